@@ -390,6 +390,7 @@ class Outcome:
     todo: tuple[str, ...] = ()  # open items of the harness's own todo list
     notes: tuple[str, ...] = ()
     tool_calls: int = 0
+    session_gone: bool = False  # the session that was to be resumed does not exist any more: nothing was run
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ id; the steps are described in `dispatcher.demo.script`.
 A request that offers no tools is a side call (opencode asks for a session title that way): it gets a canned text and
 uses up no step. A model without a script, and a script that is over, are errors that say so: 404 and 400.
 
-What the real clients do to scripts: opencode 1.18 asks again by itself after 429 and 5xx without `retry-after`, and at once
-after a stream without a finish; claude 2.1 sends a request that met an unknown 400 up to six times, each time with fewer
-features. Give such a step `"repeat": true`. claude refuses a shell command that is only a `sleep`.
+What the real clients do to scripts: opencode 1.18 asks again by itself after 429 and 5xx, and at once after a stream
+without a finish; claude 2.1 also retries, and sends a request that met an unknown 400 up to six times, each time with
+fewer features. Give such a step `"repeat": true`. claude refuses a shell command that is only a `sleep`.
 
-From a shell, with a JSON file {"models": {"m1": [...]}}: `python -m dispatcher.demo.model_server --script FILE [--log FILE]`
-prints its URL on one line when it is ready and serves until SIGTERM or SIGINT.
+From a shell, `python -m dispatcher.demo.model_server --script FILE [--log FILE]`, where the file is JSON
+{"models": {"m1": [...]}}, prints its URL on one line when it is ready and serves until SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -130,7 +130,11 @@ class ModelServer:
     """Serves from `start` to `close`, or as a context manager. Every method may be called from any thread."""
 
     def __init__(
-        self, scripts: Mapping[str, Iterable[Mapping[str, Any]]] | None = None, *, port: int = 0, log: Path | None = None
+        self,
+        scripts: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+        *,
+        port: int = 0,
+        log: Path | None = None,
     ) -> None:
         """`port` 0 takes a free one; `log` gets one JSON line per request, appended."""
         self.closing = threading.Event()
@@ -158,7 +162,10 @@ class ModelServer:
             self._scripts[model] = Script(steps)
 
     def wait_for(self, n: int, predicate: Callable[[Request], bool] = is_main, timeout: float = 30.0) -> list[Request]:
-        """Wait until `n` requests fit (main calls, unless told otherwise) and return those; `TimeoutError` after seconds."""
+        """Wait until `n` requests fit (main calls, unless told otherwise) and return those that do.
+
+        `timeout` is in seconds; then it raises `TimeoutError`.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: sum(map(predicate, self._requests)) >= n, timeout):
                 raise TimeoutError(f"{sum(map(predicate, self._requests))} of {n} requests within {timeout} s")
@@ -180,7 +187,9 @@ class ModelServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def receive(self, method: str, path: str, headers: Mapping[str, str], body: Json) -> Request:

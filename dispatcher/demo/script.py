@@ -10,17 +10,17 @@ A script is a list of steps for one model id. A step is a JSON object:
     {"error": {"status": 429, "message": "Rate limit exceeded", "headers": {"retry-after": "3600"}}}
     {"hang": true}                        {"drop": "middle"}                      {"text": "half", "finish": false}
 
-Said:     `text`, then the calls: one of `shell`, `write`, `edit`, `read`, `tool` on the step itself, several in `calls`.
-          The first four are translated to the harness's own tool names; relative paths are taken from the working
-          directory that the request names. `tool` goes out as it is.
-Shape:    `usage` (tokens), `headers` (of the response, also on success: rate limit headers), `slow` (seconds before the
-          answer), `finish` (false: the stream ends without one; a string: this stop reason, in the protocol's words).
-Failure:  `error` {`status` 500, `message`, `type`, `headers`, `body`, `in_stream`}: without `body` (text or JSON) the error
-          has the protocol's own form; `in_stream` sends status 200 and the error as an event after the text.
-          `hang`: true or "before" (never a byte), "headers" (status line and headers, then nothing), "middle" (half of the
-          answer). `drop`: true or "before", "headers", "middle" likewise, but the connection is reset.
-Choice:   `when` (a text that the last prompt must contain, or {"prompt": .., "request": ..}, where `request` looks through
-          the whole request body), `repeat` (true for ever, or a number of answers).
+Said:     `text`, then the calls: one of `shell`, `write`, `edit`, `read`, `tool` on the step itself, several in
+          `calls`. The first four are translated to the harness's own tool names; relative paths are taken from the
+          working directory that the request names. `tool` goes out as it is.
+Shape:    `usage` (tokens), `headers` (of the response, also on success: rate limit headers), `slow` (seconds before
+          the answer), `finish` (false: the stream ends without one; a text: this stop reason, in the protocol's words).
+Failure:  `error` {`status` 500, `message`, `type`, `headers`, `body`, `in_stream`}: without `body` (text or JSON) the
+          error has the protocol's own form; `in_stream` sends status 200 and the error as an event in mid-answer.
+          `hang`: true or "before" (never a byte), "headers" (status line and headers, then nothing), "middle" (half
+          of the answer). `drop`: likewise, but the connection is reset.
+Choice:   `when` (a text that the last prompt must contain, or {"prompt": .., "request": ..}, where `request` looks
+          through the whole request body as JSON text), `repeat` (true for ever, or a number of answers).
 Group:    {"when": .., "steps": [..]} gives its condition to every step in it.
 
 Each main call takes the first step with a fitting condition that is not used up; if there is none, the first step
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 Json = dict[str, Any]
 """A JSON object whose shape only its reader knows."""
@@ -153,7 +153,7 @@ def parse(steps: Iterable[Mapping[str, Any]], when: When | None = None) -> list[
 
 def _step(raw: Mapping[str, Any], inherited: When) -> Step:
     _refuse_unknown(raw, _STEP_KEYS)
-    error = raw.get("error")
+    error: Json | None = raw.get("error")
     repeat = raw.get("repeat", 1)
     return Step(
         text=raw.get("text", ""),
@@ -196,10 +196,14 @@ def _when(raw: str | Mapping[str, str]) -> When:
 
 
 def _moment(raw: object) -> Moment:
-    moment = "before" if raw is True else raw or ""
-    if moment not in ("", "before", "headers", "middle"):
-        raise ScriptError(f"{raw!r} is none of true, before, headers, middle")
-    return cast(Moment, moment)
+    match raw:
+        case True:
+            return "before"
+        case False:
+            return ""
+        case "" | "before" | "headers" | "middle" as moment:
+            return moment
+    raise ScriptError(f"{raw!r} is none of true, before, headers, middle")
 
 
 def _refuse_unknown(raw: Mapping[str, Any], known: frozenset[str]) -> None:

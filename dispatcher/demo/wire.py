@@ -1,7 +1,8 @@
 """The two protocols a scripted model speaks: OpenAI chat completions and Anthropic messages.
 
-Pure translation: a request body to the few things a script asks about, a step to the bytes of an answer. Checked against
-opencode 1.18 (`@ai-sdk/openai-compatible`) and claude 2.1.332, which name their working directory in the system text.
+Pure translation: a request body to the few things a script asks about, a step to the bytes of an answer. Checked
+against opencode 1.18 (`@ai-sdk/openai-compatible`) and claude 2.1.332; both name their working directory in the
+system text.
 """
 
 from __future__ import annotations
@@ -17,6 +18,24 @@ from dispatcher.demo.script import Call, Failure, Json, Step
 
 _WORKING_DIRECTORY = re.compile(r"[Ww]orking directory: ([^\n]+)")
 _REMINDER = "<system-reminder>"
+
+_OPENAI_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "insufficient_quota",
+    404: "model_not_found",
+    429: "rate_limit_error",
+}
+_ANTHROPIC_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +78,7 @@ def texts(message: Json) -> list[str]:
 
 
 def last_prompt(body: Json) -> str:
-    """What the person (here: the dispatcher) asked last: the last user text that is not a reminder of the CLI itself."""
+    """What was asked last: the last user text that is not a reminder by the CLI itself."""
     for message in reversed(body.get("messages", [])):
         if message.get("role") == "user":
             said = [text for text in texts(message) if not text.startswith(_REMINDER)]
@@ -71,7 +90,8 @@ def last_prompt(body: Json) -> str:
 def system_text(body: Json) -> str:
     """Everything the CLI tells the model by itself: the system prompt, wherever the protocol puts it."""
     messages = [{"content": body.get("system")}, *body.get("messages", [])]
-    return "\n".join(text for message in messages if message.get("role", "system") == "system" for text in texts(message))
+    told = [message for message in messages if message.get("role", "system") == "system"]
+    return "\n".join(text for message in told for text in texts(message))
 
 
 def offered_tools(body: Json) -> tuple[str, ...]:
@@ -106,8 +126,6 @@ class OpenAI:
     """Chat completions, with opencode's tools."""
 
     name = "openai"
-    kinds = {401: "authentication_error", 402: "insufficient_quota", 404: "model_not_found", 429: "rate_limit_error"}
-
     def tool(self, call: Call, folder: str) -> tuple[str, Json]:
         given = call.arguments
         path = posixpath.join(folder, given.get("path", ""))
@@ -122,7 +140,7 @@ class OpenAI:
         return given["name"], given["input"]
 
     def error(self, failure: Failure) -> Json:
-        kind = failure.kind or self.kinds.get(failure.status, "server_error")
+        kind = failure.kind or _OPENAI_ERRORS.get(failure.status, "server_error")
         return {"error": {"message": failure.message, "type": kind, "param": None, "code": kind}}
 
     def error_frame(self, failure: Failure) -> bytes:
@@ -183,17 +201,6 @@ class Anthropic:
     """Messages, with claude's tools."""
 
     name = "anthropic"
-    kinds = {
-        400: "invalid_request_error",
-        401: "authentication_error",
-        402: "billing_error",
-        403: "permission_error",
-        404: "not_found_error",
-        413: "request_too_large",
-        429: "rate_limit_error",
-        529: "overloaded_error",
-    }
-
     def tool(self, call: Call, folder: str) -> tuple[str, Json]:
         given = call.arguments
         path = posixpath.join(folder, given.get("path", ""))
@@ -208,7 +215,7 @@ class Anthropic:
         return given["name"], given["input"]
 
     def error(self, failure: Failure) -> Json:
-        kind = failure.kind or self.kinds.get(failure.status, "api_error")
+        kind = failure.kind or _ANTHROPIC_ERRORS.get(failure.status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": failure.message}, "request_id": "req_scripted"}
 
     def error_frame(self, failure: Failure) -> bytes:
