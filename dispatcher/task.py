@@ -197,6 +197,7 @@ class Credential:
     base_url: str | None = None
     budget: Budget = Budget()
     overage: bool = False  # paying beyond a subscription's limits is allowed
+    config_dir: str | None = None  # claude: its own CLAUDE_CONFIG_DIR, so that two accounts do not share a login
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,7 @@ class Route:
     candidates: tuple[str, ...]
     spill: bool = False  # may move on to another billing mode than that of its first candidate
     free_first: bool = False  # above the pace of its budget, routine work goes to the free list
+    sandbox: str | None = None
 
 
 @dataclass(frozen=True)
