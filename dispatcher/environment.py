@@ -1,4 +1,4 @@
-"""The worker's environment, built from nothing: an allow list, what the configuration passes, what the credential names.
+"""The worker's environment, built from nothing: an allow list, what is passed on purpose, what the credential names.
 
 Why an allow list: a metered key that happens to be exported would be spent by a subscription run (both CLIs prefer a
 key over a login), a push token would let a worker publish, and markers of an agent that we were started from stop the
@@ -112,7 +112,6 @@ def build(
     add (it wins over everything but the marker); `programs` are absolute paths whose folders must be on PATH, because
     a CLI under a version manager needs the `node` that lies beside it.
     """
-    allowed = {*passed, *credential.env}
     variables = {
         name: value
         for name, value in environ.items()
@@ -133,9 +132,12 @@ def build(
         )
     stripped = tuple(sorted(name for name in environ if is_money(name) and name not in variables))
     missing = tuple(name for name in credential.env if not environ.get(name))
-    notes += [_stripped_note(name, credential) for name in stripped]
-    notes += [f"{name} is named by credential {credential.name} but is not set" for name in missing]
-    notes += [f"{n}: not passed, {why_not_passed(n)}" for n in sorted(allowed - {*credential.env}) if _refused(n, environ)]
+    if stripped:
+        notes.append(
+            f"kept from the worker, since credential {credential.name} does not name them: {', '.join(stripped)}"
+        )
+    if missing:
+        notes.append(f"named by credential {credential.name} but not set: {', '.join(missing)}")
     return WorkerEnvironment(variables, stripped, missing, tuple(notes))
 
 
@@ -156,10 +158,6 @@ def _is_login(name: str, credential: Credential) -> bool:
     if name not in CLAUDE_LOGIN:
         return False
     return name == "CLAUDE_CONFIG_DIR" or (credential.billing is Billing.SUBSCRIPTION and not credential.env)
-
-
-def _refused(name: str, environ: Mapping[str, str]) -> bool:
-    return name in environ and why_not_passed(name) is not None and not is_money(name)
 
 
 def _fill(variables: dict[str, str], programs: Sequence[str]) -> list[str]:
@@ -192,7 +190,3 @@ def _quiet_git(variables: dict[str, str]) -> None:
     variables.setdefault("GIT_ASKPASS", "")  # empty: no helper program from the user's configuration either
     variables.setdefault("SSH_ASKPASS_REQUIRE", "never")
     variables.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")
-
-
-def _stripped_note(name: str, credential: Credential) -> str:
-    return f"{name} is set here but not given to the worker: credential {credential.name} does not name it"
