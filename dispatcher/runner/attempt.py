@@ -1,0 +1,216 @@
+"""Before and start: the attempt's row and folder exist before its process does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from dispatcher import environment, harness, host, programs, prompts
+from dispatcher.errors import Refused
+from dispatcher.harness.base import BRIDGE_FILE, Command, RunRequest
+from dispatcher.repository import copies, evidence
+from dispatcher.runner.place import Place
+from dispatcher.runner.settings import Settings
+from dispatcher.store import history
+from dispatcher.supervisor import client, spec
+from dispatcher.task import Attempt, Candidate, NextStep, Outcome, Task
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from dispatcher.runner.context import Context
+
+TRACE_FILE = "git-trace"  # each git command of the worker's tree, with its folder (git's trace2)
+BEFORE_FILE = "before.json"  # what the copy held when the attempt started
+
+
+@dataclass(frozen=True)
+class Started:
+    attempt: Attempt
+    process: subprocess.Popen[bytes]
+
+
+async def start(
+    ctx: Context, task: Task, settings: Settings, candidate: Candidate, place: Place, *, others_free: bool
+) -> Started:
+    """One worker under its supervisor. Raises Refused when the run would not be what the route says."""
+    program = programs.find(candidate.harness, ctx.config, ctx.environ)
+    version = await to_thread.run_sync(programs.version, program, ctx.logs)
+    refuse_unpinned(candidate)
+    refuse_untested(candidate, version)
+    attempt = open_row(ctx, task, candidate, version)
+    folder = Path(attempt.folder)
+    make_folder(folder)
+    before = await to_thread.run_sync(evidence.snapshot, place.copy) if place.base else None
+    if before is not None:
+        (folder / BEFORE_FILE).write_text(before.to_json(), encoding="utf-8")
+    command = build_command(task, settings, candidate, place, attempt, program.command)
+    write_files({**command.files, str(folder / "prompt.md"): await prompt_text(ctx, task, settings, place)})
+    if command.session_id:
+        history.update_attempt(ctx.store, attempt.id, session_id=command.session_id)
+    worker = environment.build(
+        ctx.environ,
+        passed=ctx.config.environment_pass,
+        credential=candidate.credential,
+        harness=candidate.harness,
+        marker=attempt.marker,
+        extra={
+            **command.env,
+            "TMPDIR": str(place.tmp),
+            "GIT_TRACE2_EVENT": str(folder / TRACE_FILE),
+            "DISPATCHER_BRIDGE": str(folder / BRIDGE_FILE),
+        },
+    )
+    if worker.stripped:
+        history.update_attempt(ctx.store, attempt.id, notes=(*attempt.notes, *worker.stripped))
+    spec.write(attempt_spec(attempt, command, settings, candidate, version, others_free=others_free))
+    process = await to_thread.run_sync(client.launch, folder, worker.variables)
+    return Started(attempt, process)
+
+
+def refuse_unpinned(candidate: Candidate) -> None:
+    """A run without a full model id would be about whatever default the CLI had stored."""
+    if not candidate.model.strip():
+        raise Refused(f"candidate {candidate.name} names no model", hint="give it a full model id in models.yaml")
+
+
+def refuse_untested(candidate: Candidate, version: str | None) -> None:
+    if version is None or candidate.allow_untested or harness.get(candidate.harness).version_ok(version):
+        return
+    tried = harness.get(candidate.harness).tested
+    raise Refused(
+        f"{candidate.harness} {version} is of a major version that was not tried (tried: {tried})",
+        hint=f"set `allow_untested: true` on candidate {candidate.name} to run it all the same",
+    )
+
+
+def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None) -> Attempt:
+    number = len(history.attempts(ctx.store, task.id)) + 1
+    return history.begin_attempt(
+        ctx.store,
+        task_id=task.id,
+        prompt=task.next.prompt,
+        candidate=candidate.name,
+        harness=candidate.harness,
+        harness_version=version,
+        model=candidate.model,
+        credential=candidate.credential.name,
+        billing=candidate.credential.billing,
+        folder=str(ctx.logs / str(task.id) / str(number)),
+        marker=f"{task.id}-{number}-{uuid.uuid4().hex[:12]}",
+        session_id=resumable(task.next, candidate),
+        started_at=ctx.clock(),
+        host=host.name(),
+        source=ctx.source,
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """A fresh folder: what a crash between row and start left there was never run."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "stdout").touch(mode=0o600)
+    (folder / "stderr").touch(mode=0o600)
+
+
+def write_files(files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
+
+
+def resumable(step: NextStep, candidate: Candidate) -> str | None:
+    """A session is resumed only by the candidate that made it."""
+    return step.session_id if step.candidate == candidate.name else None
+
+
+def build_command(
+    task: Task, settings: Settings, candidate: Candidate, place: Place, attempt: Attempt, executable: tuple[str, ...]
+) -> Command:
+    base = place.base.base if place.base else None
+    return harness.get(candidate.harness).command(
+        RunRequest(
+            candidate=candidate,
+            executable=executable,
+            prompt_file=os.path.join(attempt.folder, "prompt.md"),
+            kind=task.next.prompt,
+            resume=resumable(task.next, candidate),
+            new_session=str(uuid.uuid4()),
+            cwd=str(place.copy),
+            folder=attempt.folder,
+            tools=settings.tools_for(candidate),
+            tmp=str(place.tmp),
+            instructions=copies.instructions(place.copy, base) if place.target and base else None,
+        )
+    )
+
+
+async def prompt_text(ctx: Context, task: Task, settings: Settings, place: Place) -> str:
+    """The prompt of this step, told from what the attempts before left behind."""
+    settled = [a for a in history.attempts(ctx.store, task.id) if a.ended_at is not None]
+    last = settled[-1] if settled else None
+    found = None
+    if last is not None and place.base is not None:
+        found = await to_thread.run_sync(
+            lambda: evidence.inspect(place.copy, place.base, None, trace=None, target=place.target)
+        )
+    parts = prompts.Parts(
+        title=task.title,
+        body=settings.brief.body,
+        expect=settings.expect,
+        rules=ctx.config.rules,
+        verify=settings.verify,
+        copy=str(place.copy),
+        timeout_binary=programs.timeout_binary(ctx.environ),
+        evidence=found,
+        previous=outcome_of(last) if last else None,
+        failed_checks=tuple(c for c in history.checks_of(ctx.store, last.id) if not c.passed) if last else (),
+        note=task.next.note,
+        touch=settings.brief.touch,
+    )
+    return prompts.build(task.next.prompt, parts)
+
+
+def outcome_of(attempt: Attempt) -> Outcome | None:
+    """What the row remembers of how an attempt ended."""
+    if attempt.outcome is None:
+        return None
+    return Outcome(attempt.outcome, attempt.outcome_reason, final_text=attempt.final_text, notes=attempt.notes)
+
+
+def attempt_spec(
+    attempt: Attempt,
+    command: Command,
+    settings: Settings,
+    candidate: Candidate,
+    version: str | None,
+    *,
+    others_free: bool,
+) -> spec.AttemptSpec:
+    limits = settings.limits
+    return spec.AttemptSpec(
+        marker=attempt.marker,
+        argv=command.argv,
+        cwd=command.cwd,
+        stdin=command.stdin,
+        folder=attempt.folder,
+        harness=candidate.harness,
+        model=candidate.model,
+        billing=str(candidate.credential.billing),
+        start=limits.start,
+        stall=limits.stall,
+        hard_cap=limits.hard_cap,
+        grace=limits.grace,
+        switch_after=limits.switch_after,
+        others_free=others_free,
+        log_bytes=limits.log_bytes,
+        keep_daemons=settings.keep_daemons,
+        versions={candidate.harness: version or "unknown"},
+    )

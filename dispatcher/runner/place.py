@@ -1,0 +1,82 @@
+"""Where a task works: its copy of the repository, made once, and a folder for temporary files beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from dispatcher import checks
+from dispatcher.errors import RepositoryError
+from dispatcher.repository import copies, evidence
+from dispatcher.runner.settings import Settings
+from dispatcher.store import queue
+from dispatcher.task import CopyMode, Task
+
+if TYPE_CHECKING:
+    from dispatcher.runner.context import Context
+
+
+@dataclass(frozen=True)
+class Place:
+    copy: Path
+    tmp: Path
+    target: Path | None  # None: a task without a repository
+    base: evidence.TaskBase | None
+
+
+class SetupFailed(RepositoryError):
+    """A `setup` command failed: no worker is started in a copy that does not stand."""
+
+
+def folder_of(ctx: Context, task_id: int) -> Path:
+    """`<copies.root>/<home>/<task>`: two homes never share a copy."""
+    home = hashlib.sha256(str(ctx.config.home).encode()).hexdigest()[:10]
+    return ctx.config.copies_root / home / str(task_id)
+
+
+def place_of(ctx: Context, task: Task) -> Place:
+    """The place of a task that has one already; touches no disk."""
+    folder = folder_of(ctx, task.id)
+    copy = Path(task.copy_path) if task.copy_path else folder / "work"
+    base = evidence.TaskBase.from_json(task.task_base) if task.task_base else None
+    return Place(copy, folder / "tmp", Path(task.repository) if task.repository else None, base)
+
+
+async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, Place]:
+    """Make the copy on the first attempt, reuse it afterwards. Raises RepositoryError with what is in the way."""
+    place = place_of(ctx, task)
+    place.tmp.mkdir(parents=True, exist_ok=True)
+    if place.target is None:
+        place.copy.mkdir(parents=True, exist_ok=True)
+        return queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(place.copy)), place
+    if place.base is not None and place.copy.is_dir():
+        return task, place
+    copy = place.target if settings.copy_mode is CopyMode.IN_PLACE else place.copy
+    ctx.say(task, None, "makes its copy of the repository")
+    made = await to_thread.run_sync(
+        lambda: copies.prepare(
+            place.target,
+            copy,
+            base=starting_point(ctx, task, settings),
+            mode=settings.copy_mode,
+            marker=f"{task.id}",
+            copy_files=settings.copy_files,
+        )
+    )
+    # The path is stored before setup runs, so that a crash in setup leaves a copy that the next run finds.
+    task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(made.path))
+    failed = await checks.run_setup(ctx, task, settings, made.path, place.tmp)
+    if failed is not None:
+        raise SetupFailed(f"setup failed: `{failed.command}` (exit {failed.exit_code})", hint=failed.output[-400:])
+    base = await to_thread.run_sync(evidence.snapshot, made.path)
+    task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, task_base=base.to_json())
+    return task, Place(made.path, place.tmp, place.target, base)
+
+
+def starting_point(ctx: Context, task: Task, settings: Settings) -> str | None:
+    """The brief's `base`, else the result of the task it comes after, else None (HEAD of the repository)."""
+    return settings.brief.base or queue.predecessor_commit(ctx.store, task.id)

@@ -1,0 +1,274 @@
+"""After an attempt: outcome, evidence, verdict, checks, log. Works from the row and the folder alone.
+
+So the same code settles an attempt that this process watched, one whose dispatcher was killed, and one that a power cut
+left without an exit record. One settler wins: the row is only written while it has no end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope, to_thread
+
+from dispatcher import checks as checking
+from dispatcher import harness, routing, verdict
+from dispatcher.errors import DispatcherError
+from dispatcher.harness.base import BRIDGE_FILE
+from dispatcher.repository import delivery, evidence
+from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
+from dispatcher.runner.place import Place, place_of
+from dispatcher.runner.settings import Settings, settings_for
+from dispatcher.store import history, holds, queue
+from dispatcher.supervisor import client, spec
+from dispatcher.task import (
+    Action,
+    Attempt,
+    Candidate,
+    Checks,
+    Evidence,
+    ExitRecord,
+    NextStep,
+    Outcome,
+    OutcomeClass,
+    Shape,
+    Status,
+    Task,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from dispatcher.runner.context import Context
+
+STOPPED = "stop"  # the `do` of a control message that ends a worker whose task goes on at the next run
+
+_RESTS = {
+    Action.REVIEW: Status.NEEDS_REVIEW,
+    Action.NEEDS_HUMAN: Status.NEEDS_HUMAN,
+    Action.AWAIT_APPROVAL: Status.AWAITING_APPROVAL,
+    Action.CANCEL: Status.CANCELLED,
+}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that is known of an ended attempt before it is judged."""
+
+    exit: ExitRecord | None
+    outcome: Outcome
+    evidence: Evidence
+    snapshot_ref: str | None
+
+
+async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, float]:
+    """Judge and log one ended attempt. Gives the task as it stands now and the seconds to wait before it goes on."""
+    with CancelScope(shield=True):
+        settings = settings_for(ctx.config, task)
+        place = place_of(ctx, task)
+        found = await examine(ctx, task, attempt, place)
+        judged, results = await judge(ctx, task, attempt, settings, place, found)
+        delivered = await deliver(task, attempt, settings, place, found, judged)
+        return write(ctx, task, attempt, found, judged, results, delivered), judged.delay
+
+
+async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> Findings:
+    folder = Path(attempt.folder)
+    record = spec.read_exit(folder)
+    if record is None:
+        await to_thread.run_sync(client.end_leftovers, folder)
+    outcome = read_outcome(ctx, attempt, record)
+    if place.base is None:
+        return Findings(record, outcome, Evidence(), None)
+    found = await to_thread.run_sync(look, place, folder)
+    kept = None
+    if found.shape is not Shape.NOTHING and place.target is not None:
+        kept = await to_thread.run_sync(
+            lambda: delivery.keep(place.copy, place.target, task=str(task.id), attempt=str(attempt.number))
+        )
+    return Findings(record, outcome, found, kept)
+
+
+def look(place: Place, folder: Path) -> Evidence:
+    before = folder / BEFORE_FILE
+    start = evidence.TaskBase.from_json(before.read_text(encoding="utf-8")) if before.exists() else None
+    assert place.base is not None
+    delivery.clear_stale_lock(place.copy)
+    return evidence.inspect(place.copy, place.base, start, trace=folder / TRACE_FILE, target=place.target)
+
+
+def read_outcome(ctx: Context, attempt: Attempt, record: ExitRecord | None) -> Outcome:
+    """What the harness says. A stop of ours that is no cancellation is nobody's failure."""
+    folder = Path(attempt.folder)
+    with lines(folder / "stdout") as out, lines(folder / "stderr") as err, lines(folder / BRIDGE_FILE) as bridge:
+        outcome = harness.get(attempt.harness).read(out, err, bridge, record, now=ctx.clock())
+    if record is None and not outcome.positive and outcome.kind in (OutcomeClass.UNKNOWN, OutcomeClass.EMPTY_OUTPUT):
+        return replace(outcome, kind=OutcomeClass.LOST, reason="no exit record: the supervisor did not end by itself")
+    if outcome.kind is OutcomeClass.CANCELLED and record is not None and record.detail.startswith(STOPPED):
+        return replace(outcome, kind=OutcomeClass.LOST, reason="stopped with the run that watched it")
+    return outcome
+
+
+@contextmanager
+def lines(path: Path, longest: int = 4 * 1024 * 1024) -> Iterator[Iterator[bytes]]:
+    """The lines of a log file without their ends; overlong ones come in pieces; a missing file has none."""
+    if not path.exists():
+        yield iter(())
+        return
+    with path.open("rb") as file:
+        yield (line.rstrip(b"\r\n") for line in iter(lambda: file.readline(longest), b""))
+
+
+async def judge(
+    ctx: Context, task: Task, attempt: Attempt, settings: Settings, place: Place, found: Findings
+) -> tuple[Verdict, Checks | None]:
+    """The verdict; where it says that the work is complete, the checks run and it is asked again."""
+    candidate = ctx.config.roster.candidates.get(attempt.candidate)
+    situation = verdict.Situation(
+        outcome=found.outcome,
+        evidence=found.evidence,
+        counters=queue.get(ctx.store, task.id).counters,
+        limits=settings.limits,
+        expect=settings.expect,
+        prompt=attempt.prompt,
+        candidate=attempt.candidate,
+        session_id=found.outcome.session_id or attempt.session_id,
+        checks=None,
+        has_checks=checking.has_any(settings),
+        difficulty=task.difficulty,
+        avoid=task.next.avoid,
+        candidate_held=found.outcome.hold is not None or is_held(ctx, candidate),
+    )
+    judged = verdict.judge(situation)
+    if judged.action is not Action.CHECK:
+        return judged, None
+    ctx.say(task, attempt, "runs the checks")
+    results = await checking.run(ctx, task, attempt, settings, place, found.evidence, found.snapshot_ref)
+    return verdict.judge(replace(situation, checks=results)), results
+
+
+def is_held(ctx: Context, candidate: Candidate | None) -> bool:
+    now = ctx.clock()
+    return candidate is None or any(routing.blocks(hold, candidate, now) for hold in holds.active(ctx.store, now))
+
+
+async def deliver(
+    task: Task, attempt: Attempt, settings: Settings, place: Place, found: Findings, judged: Verdict
+) -> delivery.Delivered | None:
+    """Commits of a task that rests become a branch of the target, with trailers that say who made them."""
+    if judged.action not in (Action.REVIEW, Action.NEEDS_HUMAN, Action.CANCEL):
+        return None
+    if place.target is None or place.base is None or not found.evidence.commits:
+        return None
+    trailers = {
+        "Dispatcher-Task": str(task.id),
+        "Dispatcher-Model": found.outcome.observed_model or attempt.model,
+        "Dispatcher-Harness": f"{attempt.harness} {attempt.harness_version or ''}".strip(),
+    }
+    base = place.base
+    return await to_thread.run_sync(
+        lambda: delivery.deliver(
+            place.copy,
+            place.target,
+            branch=delivery.branch_name(task.id, task.title),
+            base=base.base,
+            trailers=trailers,
+            commits=found.evidence.commits,
+        )
+    )
+
+
+def write(
+    ctx: Context,
+    task: Task,
+    attempt: Attempt,
+    found: Findings,
+    judged: Verdict,
+    results: Checks | None,
+    delivered: delivery.Delivered | None,
+) -> Task:
+    """One transaction: the attempt's end, the task's next step, the event, the holds."""
+    now = ctx.clock()
+    if results is not None:
+        history.save_checks(ctx.store, attempt.id, results.results)
+    candidate = ctx.config.roster.candidates.get(attempt.candidate)
+    hold = found.outcome.hold
+    asked = []
+    if hold is not None and candidate is not None:
+        asked.append((hold.scope, routing.hold_key(hold.scope, candidate), hold.until, hold.reason, hold.window))
+    history.end_attempt(
+        ctx.store,
+        attempt.id,
+        now,
+        attempt_fields=attempt_fields(found, judged, delivered),
+        task_fields=task_fields(ctx, task, judged, found, delivered),
+        event=f"attempt {attempt.number} on {attempt.candidate}: {found.outcome.kind} "
+        f"({found.outcome.reason}) -> {judged.action}: {judged.reason}",
+        holds=asked,
+    )
+    if found.outcome.kind is OutcomeClass.COMPLETED and candidate is not None:
+        holds.clear_short(ctx.store, candidate, now)
+    fresh = queue.get(ctx.store, task.id)
+    ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}")
+    return fresh
+
+
+def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Delivered | None) -> dict[str, object]:
+    record, outcome = found.exit, found.outcome
+    fields: dict[str, object] = {
+        "outcome": outcome.kind,
+        "outcome_reason": outcome.reason,
+        "proof": outcome.proof,
+        "verdict": str(judged.action),
+        "verdict_reason": judged.reason,
+        "counted": judged.counted,
+        "usage": outcome.usage,
+        "observed_model": outcome.observed_model,
+        "model_evidence": outcome.model_evidence,
+        "session_id": outcome.session_id,
+        "final_text": outcome.final_text,
+        "notes": (*outcome.notes, *found.evidence.notes),
+        "evidence": json.dumps(asdict(found.evidence)),
+        "snapshot_ref": found.snapshot_ref,
+        "result_commit": delivered.sha if delivered else found.evidence.head,
+    }
+    if record is not None:
+        fields |= {
+            "exit_code": record.exit_code,
+            "signal": record.signal,
+            "timed_out": record.timed_out,
+            "end_reason": str(record.reason),
+            "survivors": record.survivors,
+            "detection": record.detection,
+            "seconds": record.active_seconds,
+        }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def task_fields(
+    ctx: Context, task: Task, judged: Verdict, found: Findings, delivered: delivery.Delivered | None
+) -> dict[str, object]:
+    current = queue.get(ctx.store, task.id)
+    fields: dict[str, object] = {
+        "counters": judged.counters,
+        "next": judged.next or NextStep(),
+        "status_reason": judged.reason,
+        "flags": tuple(dict.fromkeys((*current.flags, *judged.flags))),
+    }
+    if found.outcome.final_text:
+        fields["final_text"] = found.outcome.final_text
+    if judged.escalate:
+        fields["difficulty"] = task.difficulty.harder
+        fields["difficulty_reason"] = f"escalated from {task.difficulty}: {judged.reason}"
+    if delivered is not None:
+        fields |= {"branch": delivered.branch, "result_commit": delivered.sha}
+    if current.status is Status.RUNNING and judged.action in _RESTS:
+        fields["status"] = _RESTS[judged.action]
+    return fields
+
+
+def describe(error: DispatcherError) -> str:
+    return error.message if error.hint is None else f"{error.message} ({error.hint})"

@@ -1,0 +1,127 @@
+"""The walk of one task, from the claim until it rests. Read this first; every line has a room of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from dispatcher import programs, routing
+from dispatcher.errors import DispatcherError, Refused, RepositoryError
+from dispatcher.runner import attempt as attempts
+from dispatcher.runner.place import prepare
+from dispatcher.runner.settings import Settings, settings_for
+from dispatcher.runner.settle import describe, settle
+from dispatcher.store import history, holds, queue
+from dispatcher.supervisor import client
+from dispatcher.task import HoldScope, Status, Task
+
+if TYPE_CHECKING:
+    from dispatcher.runner.context import Context
+
+
+async def run_task(ctx: Context, task: Task) -> Task:
+    """Take a claimed task as far as it goes without a person."""
+    while goes_on(ctx, task):
+        task = await step(ctx, task)
+    if task.status is Status.RUNNING and task.owner == ctx.owner:
+        return queue.update(ctx.store, task.id, ctx.clock(), status=Status.QUEUED, event="the run was stopped")
+    return task
+
+
+async def recover(ctx: Context, task: Task) -> Task:
+    """Go on with a task whose dispatcher died: adopt or settle its open attempt, then walk on."""
+    for open_attempt in history.open_attempts(ctx.store, task.id):
+        ctx.live[task.id] = Path(open_attempt.folder)
+        ctx.say(task, open_attempt, "adopts what a dead run left")
+        await client.wait(Path(open_attempt.folder), None)
+        ctx.live.pop(task.id, None)
+        task, _ = await settle(ctx, task, open_attempt)
+    return await run_task(ctx, task)
+
+
+def goes_on(ctx: Context, task: Task) -> bool:
+    return task.status is Status.RUNNING and task.owner == ctx.owner and not ctx.stopping
+
+
+async def step(ctx: Context, task: Task) -> Task:
+    """One attempt, or the reason why there is none."""
+    try:
+        settings = settings_for(ctx.config, task)
+        plan = route(ctx, task, settings)
+        if not plan.choices:
+            return rest(ctx, task, plan)
+        task, place = await prepare(ctx, task, settings)
+        candidate = plan.choices[0].candidate
+        started = await attempts.start(ctx, task, settings, candidate, place, others_free=len(plan.choices) > 1)
+    except Refused as refused:
+        return ask_person(ctx, task, describe(refused))
+    except RepositoryError as broken:
+        return ask_person(ctx, task, describe(broken))
+    except DispatcherError as wrong:
+        return ask_person(ctx, task, describe(wrong))
+    ctx.say(task, started.attempt, f"{task.next.prompt} prompt to {candidate.name} ({plan.choices[0].reason})")
+    ctx.live[task.id] = Path(started.attempt.folder)
+    try:
+        await client.wait(Path(started.attempt.folder), started.process)
+    finally:
+        ctx.live.pop(task.id, None)
+    task, delay = await settle(ctx, task, started.attempt)
+    if delay and goes_on(ctx, task):
+        ctx.say(task, started.attempt, f"waits {delay:.0f} s")
+        await anyio.sleep(delay)
+    return queue.get(ctx.store, task.id)
+
+
+def route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:
+    """The candidates that may run now. When each was tried in this walk, the walk begins anew: counters bound it."""
+    now = ctx.clock()
+    request = routing.Request(
+        difficulty=task.difficulty,
+        pinned=settings.brief.candidates,
+        prefer=task.next.candidate,
+        avoid=task.next.avoid,
+        allowed_credentials=settings.credentials,
+        missing_harnesses=programs.missing(ctx.config, ctx.environ),
+    )
+    active, spent = holds.active(ctx.store, now), history.spend(ctx.store, now)
+    plan = routing.plan(request, ctx.config.roster, active, spent, now)
+    if plan.choices or not request.avoid:
+        return plan
+    again = routing.plan(replace(request, avoid=()), ctx.config.roster, active, spent, now)
+    return again if again.choices else plan
+
+
+def rest(ctx: Context, task: Task, plan: routing.Plan) -> Task:
+    """No candidate may run: wait for the earliest reset, or for a person when only a person can help."""
+    if plan.earliest is None:
+        return ask_person(ctx, task, plan.reason)
+    ctx.say(task, None, f"waits: {plan.reason}")
+    return queue.update(
+        ctx.store,
+        task.id,
+        ctx.clock(),
+        owner=ctx.owner,
+        event=plan.reason,
+        status=Status.WAITING,
+        status_reason=plan.reason,
+        not_before=plan.earliest,
+    )
+
+
+def ask_person(ctx: Context, task: Task, reason: str) -> Task:
+    ctx.say(task, None, f"needs a person: {reason}")
+    return queue.update(
+        ctx.store,
+        task.id,
+        ctx.clock(),
+        owner=ctx.owner,
+        event=reason,
+        status=Status.NEEDS_HUMAN,
+        status_reason=reason,
+    )
+
+
+__all__ = ["HoldScope", "recover", "run_task"]

@@ -1,0 +1,239 @@
+"""Many tasks: recover what a crash left, claim, keep the slots filled, obey signals, say how it went.
+
+`run` is safe to start at any time and as often as you like: claims are atomic, `jobs` is a limit of the home, and a
+process that finds nothing to do ends at once without loading an event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dispatcher import host
+from dispatcher.store import history, locks, queue
+from dispatcher.task import Attempt, Source, Status, Task
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from dispatcher import routing
+    from dispatcher.config import Config
+    from dispatcher.runner import Context
+    from dispatcher.store import Store
+
+ALL_HELD = 75  # EX_TEMPFAIL: work is left, every candidate is on hold
+NEEDS_PERSON = 1
+
+_ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
+
+
+@dataclass(frozen=True)
+class Options:
+    jobs: int | None = None  # None: `limits.jobs`
+    task_id: int | None = None
+    max_tasks: int | None = None
+    watch: bool = False
+    source: Source = Source.TERMINAL
+    say: Callable[[Task, Attempt | None, str], None] | None = None
+
+
+@dataclass
+class Summary:
+    """What this run did. `waiting_until` is set when work is left but every candidate is held."""
+
+    moved: list[Task] = field(default_factory=list)
+    waiting_until: float | None = None
+    note: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        if any(task.status in _ALARMS for task in self.moved):
+            return NEEDS_PERSON
+        return ALL_HELD if self.waiting_until is not None else 0
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    task: Task
+    plan: routing.Plan
+
+
+def plan(config: Config, store: Store, now: float, environ: Mapping[str, str]) -> list[PlannedTask]:
+    """What `run` would do with each task that may be claimed, and why. Starts nothing."""
+    from dispatcher.runner import Context
+    from dispatcher.runner.settings import settings_for
+    from dispatcher.runner.walk import route
+
+    ctx = Context(config, store, Path(), "", environ, lambda: now)
+    return [
+        PlannedTask(task, route(ctx, task, settings_for(config, task)))
+        for task in queue.tasks(store, status=(Status.QUEUED, Status.WAITING))
+    ]
+
+
+def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
+    """Work until nothing can run now. Raises nothing that a task did; its own errors are DispatcherErrors."""
+    lock = locks.RunnerLock(logs)
+    owner = lock.acquire()
+    try:
+        lost = [task for task in queue.running(store) if not task.owner or not locks.owner_alive(logs, task.owner)]
+        strays = [a for a in history.open_attempts(store) if a.task_id not in {t.id for t in queue.running(store)}]
+        first = None if lost or strays else claim(config, store, owner, options)
+        if first is None and not lost and not strays and not options.watch:
+            return summarise(store, [], options)
+        return work(config, store, logs, owner, options, lost, strays, first)
+    finally:
+        lock.release()
+
+
+def claim(config: Config, store: Store, owner: str, options: Options) -> Task | None:
+    jobs = options.jobs or config.limits.jobs
+    return queue.claim(store, owner=owner, now=time.time(), jobs=jobs, task_id=options.task_id)
+
+
+def work(
+    config: Config,
+    store: Store,
+    logs: Path,
+    owner: str,
+    options: Options,
+    lost: list[Task],
+    strays: list[Attempt],
+    first: Task | None,
+) -> Summary:
+    import anyio
+
+    from dispatcher.runner import Context
+    from dispatcher.supervisor.client import become_subreaper
+
+    become_subreaper()
+    ctx = Context(config, store, logs, owner, dict(os.environ), time.time, options.source)
+    if options.say is not None:
+        ctx.say = options.say
+    loop = Loop(ctx, options)
+    anyio.run(loop.main, lost, strays, first)
+    return summarise(store, loop.moved, options)
+
+
+def summarise(store: Store, moved: list[Task], options: Options) -> Summary:
+    waiting = [task for task in queue.tasks(store, status=(Status.WAITING,)) if task.not_before is not None]
+    if options.task_id is not None:
+        waiting = [task for task in waiting if task.id == options.task_id]
+    until = min((task.not_before for task in waiting if task.not_before), default=None)
+    return Summary(moved, until)
+
+
+class Loop:
+    """Slots, claims and signals of one run."""
+
+    def __init__(self, ctx: Context, options: Options) -> None:
+        import anyio
+
+        self.ctx = ctx
+        self.options = options
+        self.moved: list[Task] = []
+        self.active = 0
+        self.started = 0
+        self.draining = False
+        self.changed = anyio.Event()
+
+    async def main(self, lost: list[Task], strays: list[Attempt], first: Task | None) -> None:
+        import anyio
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.listen, group.cancel_scope)
+            for stray in strays:
+                await self.settle_stray(stray)
+            for task in lost:
+                taken = queue.take_over(self.ctx.store, task.id, owner=self.ctx.owner, now=time.time())
+                if taken is not None:
+                    self.begin(group, taken, recovering=True)
+            if first is not None:
+                self.begin(group, first)
+            await self.fill(group)
+            group.cancel_scope.cancel()
+
+    async def fill(self, group: TaskGroup) -> None:
+        """Claim while there is something to claim; wait for a slot otherwise."""
+        import anyio
+
+        while True:
+            await self.claim_all(group)
+            if not self.active and not (self.options.watch and not self.draining):
+                return
+            self.changed = anyio.Event()
+            with anyio.move_on_after(1.0):  # tasks that other processes add meanwhile
+                await self.changed.wait()
+
+    async def claim_all(self, group: TaskGroup) -> None:
+        while not self.draining and not self.exhausted():
+            if self.active and host.admission(self.ctx.config.limits, self.paths()) is not None:
+                return
+            task = claim(self.ctx.config, self.ctx.store, self.ctx.owner, self.options)
+            if task is None:
+                return
+            self.begin(group, task)
+
+    def exhausted(self) -> bool:
+        return self.options.max_tasks is not None and self.started >= self.options.max_tasks
+
+    def paths(self) -> tuple[Path, ...]:
+        return (self.ctx.logs, self.ctx.config.copies_root)
+
+    def begin(self, group: TaskGroup, task: Task, *, recovering: bool = False) -> None:
+        self.active += 1
+        self.started += 1
+        group.start_soon(self.one, task, recovering)
+
+    async def one(self, task: Task, recovering: bool) -> None:
+        """A task's own failure is its status; it never ends the others."""
+        from dispatcher.runner import recover, run_task
+
+        try:
+            done = await (recover if recovering else run_task)(self.ctx, task)
+        except Exception as error:
+            done = self.fail(task, error)
+        self.moved.append(done)
+        self.active -= 1
+        self.changed.set()
+
+    def fail(self, task: Task, error: Exception) -> Task:
+        reason = f"our own error: {type(error).__name__}: {error}"
+        self.ctx.say(task, None, reason)
+        return queue.update(
+            self.ctx.store, task.id, time.time(), status=Status.FAILED, status_reason=reason, event=reason
+        )
+
+    async def settle_stray(self, attempt: Attempt) -> None:
+        """An attempt that has no end although its task no longer runs: its worker is ended, its row closed."""
+        from dispatcher.runner.settle import settle
+        from dispatcher.supervisor import client
+
+        folder = Path(attempt.folder)
+        client.send(folder, {"do": "cancel", "by": "a later run"})
+        await client.wait(folder, None)
+        await settle(self.ctx, queue.get(self.ctx.store, attempt.task_id), attempt)
+
+    async def listen(self, scope: object) -> None:
+        """Ctrl-C once: drain. Twice, or TERM: end the workers now; their tasks go on at the next run."""
+        import signal
+
+        import anyio
+
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async for number in signals:
+                if number == signal.SIGTERM or (number == signal.SIGINT and self.draining):
+                    self.stop_now()
+                self.draining = True
+                self.changed.set()
+
+    def stop_now(self) -> None:
+        from dispatcher.supervisor import client
+
+        self.ctx.stopping = True
+        for folder in self.ctx.live.values():
+            client.send(folder, {"do": "stop", "by": "the run that watches it"})
