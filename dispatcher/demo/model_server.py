@@ -300,11 +300,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.owner.closing.wait(step.slow)
         self._stop_at("before", step)
         failure = step.failure
-        if failure and not failure.in_stream:
+        streams = bool(request.body.get("stream"))
+        if failure and not (failure.in_stream and streams):
             body = speaks.error(failure) if failure.body is None else failure.body
             return self._send_json(failure.status, body, step)
         answer = wire.prepare(speaks, step, request.body, request.number)
-        if not request.body.get("stream"):
+        if not streams:
             return self._send_json(200, speaks.whole(answer), step)
         frames = list(speaks.frames(answer))
         if failure:

@@ -10,7 +10,7 @@ A script is a list of steps for one model id. A step is a JSON object:
     {"error": {"status": 429, "message": "Rate limit exceeded", "headers": {"retry-after": "3600"}}}
     {"hang": true}                        {"drop": "middle"}                      {"text": "half", "finish": false}
 
-Said:     `text`, then the calls: one of `shell`, `write`, `edit`, `read`, `tool` on the step itself, several in
+Said:     `text`, then the calls: `shell`, `write`, `edit`, `read`, `tool` on the step itself, several of a kind in
           `calls`. The first four are translated to the harness's own tool names; relative paths are taken from the
           working directory that the request names. `tool` goes out as it is.
 Shape:    `usage` (tokens), `headers` (of the response, also on success: rate limit headers), `slow` (seconds before
@@ -171,14 +171,14 @@ def _step(raw: Mapping[str, Any], inherited: When) -> Step:
 
 
 def _calls(raw: Mapping[str, Any]) -> tuple[Call, ...]:
-    here = {kind: raw[kind] for kind in NEUTRAL_CALLS if kind in raw}
-    return tuple(_call(one) for one in [*([here] if here else []), *raw.get("calls", [])])
+    here = [{kind: raw[kind]} for kind in raw if kind in NEUTRAL_CALLS]
+    return tuple(_call(one) for one in [*here, *raw.get("calls", [])])
 
 
 def _call(raw: Mapping[str, Any]) -> Call:
-    [(kind, value)] = raw.items() if len(raw) == 1 else [("calls", None)]
-    if kind not in NEUTRAL_CALLS:
+    if len(raw) != 1 or (kind := next(iter(raw))) not in NEUTRAL_CALLS:
         raise ScriptError(f"a call is one of {', '.join(NEUTRAL_CALLS)}, not {dict(raw)!r}")
+    value = raw[kind]
     arguments = {"command": value} if kind == "shell" and isinstance(value, str) else dict(value)
     if set(arguments) != NEUTRAL_CALLS[kind]:
         raise ScriptError(f"{kind} takes {', '.join(sorted(NEUTRAL_CALLS[kind]))}, not {', '.join(sorted(arguments))}")

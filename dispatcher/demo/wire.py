@@ -126,6 +126,7 @@ class OpenAI:
     """Chat completions, with opencode's tools."""
 
     name = "openai"
+
     def tool(self, call: Call, folder: str) -> tuple[str, Json]:
         given = call.arguments
         path = posixpath.join(folder, given.get("path", ""))
@@ -201,6 +202,7 @@ class Anthropic:
     """Messages, with claude's tools."""
 
     name = "anthropic"
+
     def tool(self, call: Call, folder: str) -> tuple[str, Json]:
         given = call.arguments
         path = posixpath.join(folder, given.get("path", ""))
