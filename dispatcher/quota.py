@@ -1,7 +1,7 @@
 """Spend and budgets -> may this credential be used, and when will it run out.
 
 Windows: `day`, `week` (from Monday) and `month` are calendar windows in UTC; `window` is the last five hours, rolling;
-`total` belongs to a task and never ends. Unknown money is None and refuses nothing: it is unknown, not zero and not too much.
+`total` belongs to a task and never ends. Unknown money is None and refuses nothing: it is neither zero nor too much.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dispatcher.errors import BriefError, ConfigError
 
 if TYPE_CHECKING:
-    from yaml.events import Event
+    from yaml.events import Event, ScalarEvent
 
 _MAX_DEPTH = 40
 _UNPRINTABLE = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -152,7 +152,7 @@ class _Reader:
                 continue
             if isinstance(event, kinds.DocumentStartEvent):
                 if root is not None:
-                    self._fail("a second document starts here", event.start_mark.line, "keep one document per file")
+                    self._fail("a second document starts here", _place(event)[0], "keep one document per file")
                 node = self._node(next(events), events, 0)
                 root = Located({}, node.line, node.column) if node.value is None else node
                 if not isinstance(root.value, dict):
@@ -166,14 +166,14 @@ class _Reader:
     def _node(self, event: Event, events: Iterator[Event], depth: int) -> Located:
         from yaml import events as kinds
 
-        mark = event.start_mark
+        row, offset = _place(event)
         if isinstance(event, kinds.AliasEvent) or getattr(event, "anchor", None):
-            self._fail("anchors and aliases (& and *) are not read", mark.line, "write the value out, or quote it")
+            self._fail("anchors and aliases (& and *) are not read", row, "write the value out, or quote it")
         if getattr(event, "tag", None):
-            self._fail("tags (!) are not read", mark.line, "quote the value if the ! is part of it")
+            self._fail("tags (!) are not read", row, "quote the value if the ! is part of it")
         if depth > _MAX_DEPTH:
-            self._fail(f"nested deeper than {_MAX_DEPTH} levels", mark.line)
-        line, column = mark.line + self._first, mark.column + 1
+            self._fail(f"nested deeper than {_MAX_DEPTH} levels", row)
+        line, column = row + self._first, offset + 1
         if isinstance(event, kinds.ScalarEvent):
             return Located(self._scalar(event), line, column)
         if isinstance(event, kinds.SequenceStartEvent):
@@ -198,10 +198,10 @@ class _Reader:
                 first = lines[key] + self._first
                 self._fail(
                     f'key "{key}" is written twice: here and on line {first}',
-                    event.start_mark.line,
+                    _place(event)[0],
                     "keep one of them",
                 )
-            lines[key] = event.start_mark.line
+            lines[key] = _place(event)[0]
             found[key] = self._node(next(events), events, depth + 1)
         return found
 
@@ -210,21 +210,21 @@ class _Reader:
         if not isinstance(node.value, str):
             shown = "null" if node.value is None else str(node.value).lower()
             fix = f'quote it: "{shown}"' if not isinstance(node.value, dict | list) else "write `key: value`"
-            self._fail(f"a key must be text, not {_kind(node.value)}", event.start_mark.line, fix)
+            self._fail(f"a key must be text, not {_kind(node.value)}", _place(event)[0], fix)
         if node.value == "<<":
-            self._fail("merge keys (<<) are not read", event.start_mark.line, "write the keys out")
+            self._fail("merge keys (<<) are not read", _place(event)[0], "write the keys out")
         return node.value
 
-    def _scalar(self, event: Event) -> str | int | float | bool | None:
+    def _scalar(self, event: ScalarEvent) -> str | int | float | bool | None:
         text: str = event.value
         if not event.implicit[0]:  # quoted or a block
-            last = event.end_mark.line - (1 if event.end_mark.column == 0 else 0)
-            self._spans.append((event.start_mark.line, last))
+            row, column = _place(event, end=True)
+            self._spans.append((_place(event)[0], row if column else row - 1))
             return text
         if text.lower() in _TRAPS:
             self._fail(
                 f"`{text}` without quotes is a boolean for some readers of YAML and a word for others",
-                event.start_mark.line,
+                _place(event)[0],
                 f'write true or false, or quote it: "{text}"',
             )
         if text in _NULLS:
@@ -232,7 +232,7 @@ class _Reader:
         if text in _BOOLS:
             return _BOOLS[text]
         if _INT.match(text):
-            return self._integer(text, event.start_mark.line)
+            return self._integer(text, _place(event)[0])
         return float(text.replace("_", "")) if _FLOAT.match(text) else text
 
     def _integer(self, text: str, line: int) -> int:
@@ -268,6 +268,12 @@ class _Reader:
 
     def _fail(self, message: str, line: int, hint: str | None = None) -> NoReturn:
         raise self._error(message, file=self._file, line=line + self._first, hint=hint)
+
+
+def _place(event: Event, *, end: bool = False) -> tuple[int, int]:
+    """Line and column, from 0. Only events made by hand have no marks; the stubs cannot know."""
+    mark = event.end_mark if end else event.start_mark
+    return (mark.line, mark.column) if mark is not None else (0, 0)
 
 
 def _kind(value: object) -> str:
