@@ -22,7 +22,9 @@ GRACE = 3600.0  # a clock time that passed less than this ago is "just now", not
 _BACKOFF = (900.0, 1800.0, 3600.0)  # a limit that is hit again although its reset has come
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_BULLETS = str.maketrans({"’": "'", "‘": "'", "∙": "·", "•": "·", "|": "|", "\u00a0": " ", "\u202f": " ", "\u2028": " "})
+_BULLETS = str.maketrans(
+    {"’": "'", "‘": "'", "∙": "·", "•": "·", "|": "|", "\u00a0": " ", "\u202f": " ", "\u2028": " "}
+)
 
 _ABBREVIATIONS = {  # only those that mean one thing; CST, IST and BST do not
     "utc": 0, "gmt": 0, "z": 0, "pst": -480, "pdt": -420, "mst": -420, "mdt": -360, "est": -300, "edt": -240,
@@ -48,7 +50,9 @@ _DURATION = (
     rf"(?:[\s,]*(?:and\s+)?\d{{1,9}}(?:\.\d{{1,6}})?\s*(?:{_UNIT_WORD})(?![a-z]))*)"
 )
 
-_CUE = r"(?:resets?|reset\s+(?:time|date)|try\s+again|retry(?:ing)?|available(?:\s+again)?|lifted|wait|until|refreshe?s?)"
+_CUE = (
+    r"(?:resets?|reset\s+(?:time|date)|try\s+again|retry(?:ing)?|available(?:\s+again)?|lifted|wait|until|refreshe?s?)"
+)
 _ZONE = r"(?:\s*\(\s*(?P<zone>[A-Za-z][A-Za-z0-9_+\-/ ]{0,40}?)\s*\)|\s+(?P<letters>[A-Z]{1,4}T?C?)\b)?"
 _TIME = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?(?::\d{2})?\s*(?P<half>[ap])?\.?(?(half)m\b\.?)"
 
@@ -259,7 +263,9 @@ def _iso(match: re.Match[str], now: float, zone: tzinfo) -> float | None:
         zone = UTC
     else:
         zone = _match_zone(match, zone)
-    found = _at(int(match["year"]), int(match["month"]), int(match["day"]), (int(match["hour"]), int(match["minute"])), zone)
+    found = _at(
+        int(match["year"]), int(match["month"]), int(match["day"]), (int(match["hour"]), int(match["minute"])), zone
+    )
     return None if found is None else found + int(match["second"] or 0)
 
 

@@ -1,0 +1,622 @@
+"""One ordered table: what the error channel of a run says -> how it ended, what is held, until when.
+
+The first row that fits wins. The order is the knowledge: fields that a machine wrote for machines come first (the
+provider's error type, the CLI's own enum), then wordings, then HTTP statuses, then whatever is left. So a body in
+Chinese is still a used-up allowance, a "credit balance" inside an HTTP 400 is still money, and a 401 that a gateway
+uses for an empty purse is not a bad key.
+
+Only the error channel is looked at: error events, results that say they are errors, log lines of level ERROR, the
+CLI's own standard error. Never what a model said, never what a tool printed: an agent that works on a rate limiter
+writes all of these words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from dispatcher import resets
+from dispatcher.task import HoldRequest, HoldScope, OutcomeClass
+
+PROOF_LIMIT = 500
+_TEXT_LIMIT = 20_000  # of one text that patterns are run on
+
+
+@dataclass(frozen=True)
+class ErrorChannel:
+    """What a harness said about its failure. Everything is optional; empty means that it said nothing."""
+
+    harness: str = ""
+    status: int | None = None  # HTTP status, as a number
+    error_name: str = ""  # opencode: error.name
+    error_type: str = ""  # the provider's error.type or error.code
+    api_error: str = ""  # claude: result.api_error
+    error: str = ""  # claude: the enum of the synthetic assistant event, or of api_retry
+    terminal_reason: str = ""  # claude
+    subtype: str = ""  # claude: subtype of the result event
+    headers: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""  # the text of the error event
+    body: str = ""  # the provider's response body
+    log_lines: tuple[str, ...] = ()  # lines of level ERROR and of the CLI's own stderr, oldest first
+    result_text: str = ""  # only of a result that says it is an error
+    rate_limit_info: Mapping[str, object] | None = None  # claude: rate_limit_event
+    action: str = ""  # opencode: reason of the action in session.status
+    next_try: float | None = None  # opencode: when it will try again, epoch seconds, if the server stated it
+
+
+class Until(StrEnum):
+    """How the end of a hold is found when the server states none; a stated one always wins, except for PERSON."""
+
+    NO_HOLD = "no hold"
+    STATED = "stated, else a minute"
+    WINDOW = "stated, else by the window"
+    MIDNIGHT = "stated, else 00:00 UTC"
+    PERSON = "until a person lifts it"
+
+
+@dataclass(frozen=True)
+class Match:
+    """A way to recognise a row. All given parts must fit; `text` is searched in every text of the channel."""
+
+    types: frozenset[str] = frozenset()  # error_type, lower case
+    names: frozenset[str] = frozenset()  # error_name
+    words: frozenset[str] = frozenset()  # api_error, error, terminal_reason, subtype or action
+    statuses: frozenset[int] = frozenset()
+    text: re.Pattern[str] | None = None
+    rejected: bool = False  # claude's rate_limit_event says rejected, and names a window or a reset
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    kind: OutcomeClass
+    matches: tuple[Match, ...]
+    reason: str
+    action: str  # what happens next, in words; the verdict is what decides
+    source: str  # where the fact comes from
+    scope: HoldScope | None = None
+    until: Until = Until.NO_HOLD
+    counts: bool = True  # an attempt of this class counts against its candidate
+    window: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: OutcomeClass
+    reason: str
+    proof: str
+    hold: HoldRequest | None
+    row: str
+
+
+def _words(*values: str) -> Match:
+    return Match(words=frozenset(values))
+
+
+def _types(*values: str) -> Match:
+    return Match(types=frozenset(value.lower() for value in values))
+
+
+def _names(*values: str) -> Match:
+    return Match(names=frozenset(values))
+
+
+def _status(*values: int) -> Match:
+    return Match(statuses=frozenset(values))
+
+
+def _text(pattern: str) -> Match:
+    return Match(text=re.compile(pattern, re.I))
+
+
+_Q, _R = OutcomeClass.QUOTA_EXHAUSTED, OutcomeClass.RATE_LIMITED
+
+_NEXT = "hold it until the reset; the next candidate goes on"
+_PERSON = "hold it until a person has acted; the next candidate goes on"
+_AGAIN = "the same candidate after a short back-off"
+_OTHER = "the next candidate"
+_STOP = "no walk over the list: every candidate would fail alike"
+
+TABLE: tuple[Row, ...] = (
+    # -- fields that were written for machines ---------------------------------------------------------------------
+    Row(
+        "session-window", _Q, (Match(rejected=True), _words("usage_limit_reached")),
+        "a window of the subscription is used up", _NEXT,
+        "claude 2.1: rate_limit_event with status rejected; result.api_error usage_limit_reached",
+        HoldScope.CREDENTIAL, Until.WINDOW, counts=False,
+    ),
+    Row(
+        "zen-free-type", _Q, (_types("FreeUsageLimitError"), _words("free_tier_limit")),
+        "the free allowance of this model is used up", _NEXT,
+        "opencode Zen: per address and UTC day; some models have a bucket of their own",
+        HoldScope.MODEL, Until.MIDNIGHT, counts=False, window="day",
+    ),
+    Row(
+        "plan-type", _Q,
+        (_types("GoUsageLimitError", "SubscriptionUsageLimitError", "BlackUsageLimitError", "usage_limit_reached"),),
+        "the plan's allowance is used up", _NEXT, "opencode Zen error types; codex usage_limit_reached",
+        HoldScope.CREDENTIAL, Until.WINDOW, counts=False,
+    ),
+    Row(
+        "money-type", OutcomeClass.BILLING,
+        (_types("CreditsError", "MonthlyLimitError", "UserLimitError", "billing_error", "insufficient_quota",
+                "billing_not_active"), _words("billing_error")),
+        "money is missing or the key may not pay", _PERSON, "opencode Zen error types; claude 2.1 billing_error",
+        HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "auth-word", OutcomeClass.AUTH, (_words("oauth_org_not_allowed"), _types("AuthError")),
+        "the login is not accepted", _PERSON, "claude 2.1.233 oauth_org_not_allowed; opencode Zen AuthError",
+        HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "model-type", OutcomeClass.MODEL_NOT_FOUND,
+        (_types("ModelError", "model_not_found"), _words("model_not_found"),
+         _names("ProviderModelNotFoundError", "ModelNotFoundError")),
+        "the model does not exist or is not offered to this account", _PERSON,
+        "claude 2.1 error model_not_found; opencode Zen ModelError",
+        HoldScope.MODEL, Until.PERSON,
+    ),
+    Row(
+        "overflow-field", OutcomeClass.CONTEXT_OVERFLOW,
+        (_names("ContextOverflowError"), _types("context_length_exceeded"),
+         _words("prompt_too_long", "image_error", "model_context_window_exceeded")),
+        "the conversation no longer fits the model's window", "a candidate with a larger window, fresh session",
+        "opencode 1.18 ContextOverflowError; claude 2.1 terminal_reason",
+    ),
+    Row(
+        "run-limit", OutcomeClass.RUN_LIMIT,
+        (_words("error_max_turns", "error_max_budget_usd", "max_turns", "budget_exhausted", "max_output_tokens"),
+         _names("MessageOutputLengthError")),
+        "the run reached its limit of turns, money or output", "the evidence decides; finish what is there",
+        "claude 2.1 result subtypes; api_error max_output_tokens",
+    ),
+    # -- wordings --------------------------------------------------------------------------------------------------
+    Row(
+        "third-party", OutcomeClass.BILLING_MISMATCH,
+        (_text(
+            r"third-party (apps?|harness(es)?|tools?|use|usage)\b.{0,60}(extra usage|billed separately|not your plan)"
+        ),),
+        "the provider bills this use separately from the plan", _PERSON,
+        "anthropic's answer to other clients on a subscription", HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "money-text", OutcomeClass.BILLING,
+        (_text(
+            r"insufficient credits|requires more credits|prompt tokens limit exceeded|credit balance (is )?too low|"
+            r"insufficient (account )?balance|no payment method|monthly spending limit|insufficient_quota|"
+            r"exceeded your current quota, please check your plan and billing"
+        ),),
+        "money is missing or the key may not pay", _PERSON,
+        "OpenRouter 402, Anthropic 400 'credit balance', opencode Zen dictionary",
+        HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "promotion-over", OutcomeClass.BILLING, (_text(r"free promotion has ended"),),
+        "the model is no longer free", _PERSON, "opencode Zen dictionary", HoldScope.MODEL, Until.PERSON,
+    ),
+    Row(
+        "zen-free-text", _Q, (_text(r"free usage exceeded|free usage limit"),),
+        "the free allowance of this model is used up", _NEXT, "opencode 1.18 session.status message",
+        HoldScope.MODEL, Until.MIDNIGHT, counts=False, window="day",
+    ),
+    Row(
+        "free-models-day", _Q, (_text(r"free-models-per-(day|min)"),),
+        "the provider's allowance for free models is used up", _NEXT, "OpenRouter: one cap for all its :free models",
+        HoldScope.CREDENTIAL, Until.MIDNIGHT, counts=False, window="day",
+    ),
+    Row(
+        "plan-text", _Q,
+        (_text(
+            r"(hit|reached) your (\S+ ){0,3}limit|usage limit (has been )?reached|hit your usage limit|"
+            r"(session|weekly|monthly|daily|5[- ]hour|five[- ]hour|opus|sonnet|max usage|plan) (\S+ )?limit "
+            r"(has been )?reached|subscription quota exceeded|your limit will reset|"
+            r"(daily|weekly|monthly) (request |token |usage )?(limit|quota) (reached|exceeded)|limit reached\W.{0,40}resets? |quota exceeded.{0,80}per day|requests per day"
+        ),),
+        "the plan's allowance is used up", _NEXT, "claude code, codex and opencode Go wordings of 2025 and 2026",
+        HoldScope.CREDENTIAL, Until.WINDOW, counts=False,
+    ),
+    Row(
+        "model-text", OutcomeClass.MODEL_NOT_FOUND,
+        (_text(
+            r"issue with the selected model|ProviderModelNotFoundError|model not found|model \S+ is not supported|"
+            r"model is disabled|not deployed|does not exist or you do not have access to it|no endpoints found for|"
+            r"unknown model\b|is not a valid model"
+        ),),
+        "the model does not exist or is not offered to this account", _PERSON,
+        "claude 2.1 404; opencode ProviderModelNotFoundError (only its ERROR log says so)",
+        HoldScope.MODEL, Until.PERSON,
+    ),
+    Row(
+        "auth-text", OutcomeClass.AUTH,
+        (_text(
+            r"failed to authenticate|oauth (token|session)\b.{0,40}(expired|revoked)|not logged in|please run /login|"
+            r"invalid api key|missing api key|incorrect api key|no auth credentials found|api access paused|"
+            r"workspace has been blocked|invalid authentication credentials|disabled claude subscription access|"
+            r"only authorized for use with claude code|token refresh failed|api key is missing|unauthorized: "
+        ),),
+        "the login is not accepted", _PERSON, "claude 2.1, opencode Zen dictionary",
+        HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "overflow-text", OutcomeClass.CONTEXT_OVERFLOW,
+        (_text(
+            r"prompt is too long|input is too long for|exceeds? the context window|"
+            r"input token count.{0,40}exceeds the maximum|maximum prompt length is \d|"
+            r"reduce the length of the messages|"
+            r"maximum context length (is|of) \d|token count of \d+ exceeds the limit|exceeds the limit of \d|"
+            r"exceeds the available context size|greater than the context length|context window exceeds limit|"
+            r"exceeded model token limit|context_length_exceeded|request entity too large|request too large|"
+            r"context length is only \d|input length.{0,40}exceeds.{0,40}context length|^(400|413) \(no body\)|"
+            r"(context|window) overflow"
+        ),),
+        "the conversation no longer fits the model's window", "a candidate with a larger window, fresh session",
+        "opencode's own list of provider wordings", 
+    ),
+    Row(
+        "permission-text", OutcomeClass.PERMISSION_DENIED,
+        (_text(r"auto-rejecting|\basking id=per_|cannot be used with root/sudo"),),
+        "a question that nobody can answer ended the run", _STOP,
+        "opencode 1.18 stderr on an `ask` rule; claude 2.1 as root with skip-permissions",
+    ),
+    Row(
+        "brief-size", OutcomeClass.BRIEF_TOO_LARGE,
+        (_text(r"piped stdin input exceeds|argument list too long"),),
+        "the prompt is larger than the CLI takes", _STOP, "claude 2.1: more than 10 MB on stdin",
+    ),
+    Row(
+        "locked", OutcomeClass.HARNESS_LOCKED,
+        (_text(r"database is locked|locking protocol|failed to execute statement|\bServeError\b|already in use"),),
+        "the CLI's own store or port is busy", _AGAIN, "opencode 1.17: several runs share one SQLite file",
+        counts=False,
+    ),
+    Row(
+        "signing", OutcomeClass.GIT_SIGNING,
+        (_text(r"gpg failed to sign|failed to write commit object"),),
+        "git could not sign the commit", _STOP, "git 2.39",
+    ),
+    Row(
+        "overloaded-text", OutcomeClass.OVERLOADED,
+        (_types("overloaded_error", "overloaded"), _words("overloaded"),
+         _text(r"overloaded_error|\boverloaded\b|currently at capacity|no provider available|high demand")),
+        "the provider is overloaded", _AGAIN, "claude 2.1 529; opencode 503", counts=False,
+    ),
+    Row(
+        "rate-words", _R, (_words("rate_limit", "account_rate_limit"), _types("RateLimitError", "rate_limit_exceeded", "rate_limit_error")),
+        "too many requests", _NEXT, "claude 2.1 error enum; opencode Zen RateLimitError",
+        HoldScope.MODEL, Until.STATED, counts=False,
+    ),
+    # -- HTTP statuses ---------------------------------------------------------------------------------------------
+    Row(
+        "429", _R, (_status(429),), "too many requests (HTTP 429)", _NEXT, "HTTP",
+        HoldScope.MODEL, Until.STATED, counts=False,
+    ),
+    Row(
+        "402", OutcomeClass.BILLING, (_status(402),), "payment required (HTTP 402)", _PERSON, "HTTP",
+        HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "401", OutcomeClass.AUTH,
+        (_status(401, 403), _words("authentication_failed"), _types("authentication_error", "permission_error"),
+         _names("ProviderAuthError")),
+        "the login is not accepted", _PERSON, "HTTP 401 and 403; claude 2.1 authentication_failed",
+        HoldScope.CREDENTIAL, Until.PERSON,
+    ),
+    Row(
+        "404", OutcomeClass.MODEL_NOT_FOUND, (_status(404), _types("not_found_error")),
+        "the provider does not know this model or address (HTTP 404)", _PERSON, "HTTP; claude 2.1 reads it alike",
+        HoldScope.MODEL, Until.PERSON,
+    ),
+    Row(
+        "413", OutcomeClass.CONTEXT_OVERFLOW, (_status(413), _types("request_too_large")),
+        "the request is too large (HTTP 413)", "a candidate with a larger window, fresh session", "HTTP",
+    ),
+    Row(
+        "5xx", OutcomeClass.OVERLOADED, (_status(502, 503, 504, 529),), "the provider is overloaded or down", _AGAIN,
+        "HTTP", counts=False,
+    ),
+    Row(
+        "network", OutcomeClass.NETWORK,
+        (_words("connection_failed"),
+         _text(
+             r"ECONNRESET|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|getaddrinfo|"
+             r"socket connection was closed|socket hang up|fetch failed|cannot connect to api|unable to connect|"
+             r"connection (error|refused|dropped|reset|closed)|can't reach the api|request timed out|"
+             r"network (error|connection lost)|certificate has expired|self[- ]signed certificate"
+         )),
+        "the provider could not be reached", _AGAIN, "claude 2.1 connection_failed; words of opencode's own retry list",
+        counts=False,
+    ),
+    Row(
+        "rate-text", _R, (_text(r"too many requests|rate.?limit|temporarily limiting requests"),),
+        "too many requests", _NEXT, "many providers; also inside AI_TypeValidationError",
+        HoldScope.MODEL, Until.STATED, counts=False,
+    ),
+    Row(
+        "tool-arguments", OutcomeClass.INVALID_TOOL_ARGS,
+        (_text(r"called with invalid arguments|repeated tool failures|unavailable tool"),),
+        "the model could not form a valid tool call", _OTHER, "opencode 1.18",
+    ),
+    Row(
+        "session-gone", OutcomeClass.INTERNAL,
+        (_text(r"session not found|no conversation found with session id|no deferred tool marker"),),
+        "the session to resume is gone", "a fresh session with the same prompt", "opencode 1.14 to 1.18; claude 2.1",
+        counts=False,
+    ),
+    Row(
+        "internal", OutcomeClass.INTERNAL,
+        (_status(500), _names("UnknownError"), _words("error_during_execution", "server_error"),
+         _text(
+             r"unexpected server error|internal server error|^error: |\berror:? unknown option|launched inside another"
+         )),
+        "the CLI reports an error of its own", "once more, then the next candidate",
+        "opencode 1.18 UnknownError; claude 2.1 error_during_execution",
+    ),
+)  # fmt: skip
+
+_GENERIC = frozenset({OutcomeClass.INTERNAL})  # a mask: the log may know better
+
+_STATUS_IN_TEXT = (
+    re.compile(r"\bAPI Error:? ?\(?(?:Repeated )?(\d{3})\b"),
+    re.compile(r"\bRequest rejected \((\d{3})\)"),
+    re.compile(r"\bstatus ?(?:code)?[\"']?\s*[:= ]\s*[\"']?(\d{3})\b", re.I),
+    re.compile(r"[\"']code[\"']\s*:\s*[\"']?(\d{3})\b"),
+    re.compile(r"^(?:Error: )?(?:HTTP )?(\d{3})(?= (?:\{|[a-z]+_error|[A-Z][a-z]+))"),
+)
+_MODEL_WINDOWS = ("opus", "sonnet", "haiku")
+
+
+def classify(channel: ErrorChannel, now: float, *, default_zone: str = "UTC") -> Finding | None:
+    """The class of a failure, or None when the channel proves nothing.
+
+    Structured fields and their texts are judged first; log lines only when those say nothing or no more than "an
+    error", because a log also keeps what was overcome.
+    """
+    facts = _enrich(channel)
+    first = _first(replace(facts, log_lines=()), now, default_zone)
+    if first is not None and first.kind not in _GENERIC:
+        return first
+    for line in reversed(channel.log_lines):
+        found = _first(_of_line(line, channel.harness), now, default_zone)
+        if found is not None and found.kind not in _GENERIC:
+            return found
+        first = first or found
+    return first
+
+
+def _first(channel: ErrorChannel, now: float, zone: str) -> Finding | None:
+    texts = tuple(_texts(channel))
+    for row in TABLE:
+        for match in row.matches:
+            proof = _fits(match, channel, texts)
+            if proof is not None:
+                return _finding(row, channel, proof, now, zone)
+    return None
+
+
+def _finding(row: Row, channel: ErrorChannel, proof: str, now: float, zone: str) -> Finding:
+    text = channel.result_text or channel.message or next(iter(channel.log_lines), "")
+    said = resets.normalise(text)[:200]
+    reason = f"{row.reason}: {said}" if said and said not in row.reason else row.reason
+    return Finding(row.kind, reason, proof[:PROOF_LIMIT], _hold(row, channel, now, zone), row.id)
+
+
+def _fits(match: Match, channel: ErrorChannel, texts: tuple[str, ...]) -> str | None:
+    """The proof when every given part of the match fits."""
+    proofs: list[str] = []
+    if match.rejected:
+        if not window_rejected(channel.rate_limit_info):
+            return None
+        proofs.append(f"rate_limit_event {json.dumps(channel.rate_limit_info, default=str)}")
+    for wanted, name, value in (
+        (match.types, "error.type", channel.error_type.lower()),
+        (match.names, "error.name", channel.error_name),
+    ):
+        if wanted:
+            if value not in wanted:
+                return None
+            proofs.append(f"{name} {value}")
+    if match.words:
+        hit = next(((n, v) for n, v in _word_fields(channel) if v in match.words), None)
+        if hit is None:
+            return None
+        proofs.append(f"{hit[0]} {hit[1]}")
+    if match.statuses:
+        if channel.status not in match.statuses:
+            return None
+        proofs.append(f"status {channel.status}")
+    if match.text is not None:
+        line = next((text for text in texts if match.text.search(text)), None)
+        if line is None:
+            return None
+        return _around(line, match.text)
+    said = next(iter(texts), "")
+    return ", ".join(proofs) + (f": {said}" if said else "")
+
+
+def _word_fields(channel: ErrorChannel) -> Iterator[tuple[str, str]]:
+    yield "api_error", channel.api_error
+    yield "error", channel.error
+    yield "terminal_reason", channel.terminal_reason
+    yield "subtype", channel.subtype
+    yield "action", channel.action
+
+
+def _texts(channel: ErrorChannel) -> Iterator[str]:
+    for text in (channel.result_text, channel.message, channel.body, *channel.log_lines):
+        if text:
+            yield resets.normalise(text[:_TEXT_LIMIT])
+
+
+def _around(line: str, pattern: re.Pattern[str]) -> str:
+    """The line, or the part of a long one that holds the match."""
+    if len(line) <= PROOF_LIMIT:
+        return line
+    match = pattern.search(line)
+    start = max(0, (match.start() if match else 0) - PROOF_LIMIT // 2)
+    return line[start : start + PROOF_LIMIT]
+
+
+def window_rejected(info: Mapping[str, object] | None) -> bool:
+    """Whether a claude rate_limit_event means that a window is used up.
+
+    claude 2.1: `rejected` with overage in use is a run that goes on; `rejected` without a window and without a reset
+    is how it books a plain 429.
+    """
+    if not info or info.get("status") != "rejected" or info.get("isUsingOverage") is True:
+        return False
+    return bool(info.get("resetsAt") or info.get("rateLimitType"))
+
+
+# --- holds --------------------------------------------------------------------------------------------------------
+
+
+def _hold(row: Row, channel: ErrorChannel, now: float, zone: str) -> HoldRequest | None:
+    if row.scope is None or row.until is Until.NO_HOLD:
+        return None
+    window = row.window or _window(channel)
+    scope = row.scope
+    if window is not None and any(name in window for name in _MODEL_WINDOWS):
+        scope = HoldScope.MODEL  # a window of one model family leaves the others free
+    if row.until is Until.PERSON:
+        return HoldRequest(scope, None, row.reason, window)
+    until = stated_reset(channel, now, default_zone=zone)
+    if until is None:
+        until = _unstated(row.until, window, now)
+    return HoldRequest(scope, resets.bound(until, now), row.reason, window)
+
+
+def _unstated(until: Until, window: str | None, now: float) -> float:
+    """A guess that is short enough to be cheap when it is wrong; a second hit makes it longer."""
+    if until is Until.MIDNIGHT:
+        return resets.next_midnight(now)
+    if until is Until.STATED:
+        return now + resets.SOON
+    if window in ("seven_day", "month") or (window or "").startswith("seven_day"):
+        return now + 6 * 3600.0
+    return resets.next_midnight(now) if window == "day" else now + 3600.0
+
+
+def _window(channel: ErrorChannel) -> str | None:
+    info = channel.rate_limit_info or {}
+    named = info.get("rateLimitType")
+    if isinstance(named, str) and named:
+        return named
+    text = " ".join(_texts(channel)).lower()
+    for pattern, window in (
+        (r"opus weekly", "seven_day_opus"), (r"sonnet weekly", "seven_day_sonnet"), (r"\bweekly\b", "seven_day"),
+        (r"5[- ]hour|five[- ]hour|session limit", "five_hour"), (r"\bmonthly\b", "month"),
+        (r"\bdaily\b|per[- ]day", "day"),
+    ):  # fmt: skip
+        if re.search(pattern, text):
+            return window
+    return None
+
+
+def stated_reset(channel: ErrorChannel, now: float, *, default_zone: str = "UTC") -> float | None:
+    """When the server says that it is over: structured fields first, then headers, then words."""
+    info = channel.rate_limit_info or {}
+    found = resets.epoch(info.get("resetsAt"), now)
+    if found is None and channel.next_try is not None:
+        found = resets.epoch(channel.next_try, now)
+    if found is None:
+        found = _body_reset(channel.body, now)
+    if found is None:
+        found = _header_reset(channel.headers, now)
+    texts = (channel.result_text, channel.message, channel.body, *channel.log_lines)
+    for text in texts if found is None else ():
+        found = resets.parse(text, now, default_zone=default_zone) if text else None
+        if found is not None:
+            break
+    return found
+
+
+_HEADER_ORDER = ("anthropic-ratelimit-unified-reset", "retry-after-ms", "retry-after", "x-ratelimit-reset")
+
+
+def _header_reset(headers: Mapping[str, str], now: float) -> float | None:
+    lower = {str(name).lower(): str(value) for name, value in headers.items()}
+    for name in _HEADER_ORDER:
+        if name in lower and (found := resets.header(name, lower[name], now)) is not None:
+            return found
+    return None
+
+
+def _body_reset(body: str, now: float) -> float | None:
+    error = _error_object(body)
+    if error is None:
+        return None
+    found = resets.epoch(error.get("resets_at"), now)
+    if found is None:
+        found = resets.after(error.get("resets_in_seconds"), now)
+    metadata = error.get("metadata")
+    if found is None and isinstance(metadata, dict) and isinstance(metadata.get("headers"), dict):
+        found = _header_reset(metadata["headers"], now)
+    return found
+
+
+# --- reading bodies and lines -------------------------------------------------------------------------------------
+
+
+def _enrich(channel: ErrorChannel) -> ErrorChannel:
+    """Fill in what a body or a text states and no field does."""
+    error = _error_object(channel.body) or {}
+    kind = channel.error_type or _string(error.get("type"))
+    code = _string(error.get("code"))
+    if (not kind or kind == "invalid_request_error" or kind == "error") and code and not code.isdigit():
+        kind = code
+    message = channel.message or _string(error.get("message"))
+    status = channel.status or _http(error.get("code")) or _stated_status(channel.result_text or message)
+    return replace(channel, error_type=kind, message=message, status=status)
+
+
+def _error_object(body: str) -> dict[str, object] | None:
+    """The innermost `error` object of a JSON body."""
+    if "{" not in body:
+        return None
+    try:
+        value = json.loads(body[body.index("{") : body.rindex("}") + 1])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("error")
+    return inner if isinstance(inner, dict) else value
+
+
+def _string(value: object) -> str:
+    return (
+        value
+        if isinstance(value, str)
+        else str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else ""
+    )
+
+
+def _http(value: object) -> int | None:
+    text = _string(value)
+    return int(text) if text.isdecimal() and len(text) == 3 and 400 <= int(text) < 600 else None
+
+
+def _stated_status(text: str) -> int | None:
+    line = resets.normalise(text[:_TEXT_LIMIT])
+    for pattern in _STATUS_IN_TEXT:
+        if (match := pattern.search(line)) and (status := _http(match[1])) is not None:
+            return status
+    return None
+
+
+def _of_line(line: str, harness: str) -> ErrorChannel:
+    """One log line as a channel of its own. It may hold the provider's answer as JSON."""
+    text = line[:_TEXT_LIMIT]
+    brace = text.find("{")
+    body = text[brace:] if brace >= 0 else ""
+    return _enrich(
+        ErrorChannel(
+            harness, status=_stated_status(text), body="" if _error_object(body) is None else body, log_lines=(text,)
+        )
+    )
