@@ -1,0 +1,50 @@
+"""The commands by name, without importing them: so `--help` is quick and a command pays only for itself.
+
+Typer's decorators in `dispatcher.cli.commands` stay the definition; a test proves that this table says the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+START = "Set up"
+QUEUE = "Queue and run"
+LOOK = "Look"
+STEER = "Steer"
+ROSTER = "Models and holds"
+
+GROUPS = (START, QUEUE, LOOK, STEER, ROSTER)
+
+
+class Entry(NamedTuple):
+    name: str
+    module: str  # below dispatcher.cli.commands
+    group: str
+    help: str  # the first line of the command's help
+
+
+COMMANDS = (
+    Entry("demo", "start", START, "Run three briefs for real, without an account or network."),
+    Entry("init", "start", START, "Write a models.yaml that fits this machine."),
+    Entry("trust", "start", START, "Allow the configuration of a home to run commands here."),
+    Entry("doctor", "start", START, "Check CLIs, models, git, disk and this repository."),
+    Entry("new", "queue", QUEUE, "Write a new brief to fill in."),
+    Entry("add", "queue", QUEUE, "Queue briefs: files, a folder, or - for stdin."),
+    Entry("edit", "queue", QUEUE, "Change the brief of a task that is not running."),
+    Entry("run", "queue", QUEUE, "Work on the queue until nothing can run now."),
+    Entry("status", "look", LOOK, "What runs, waits, and needs a person."),
+    Entry("show", "look", LOOK, "One task whole: attempts, evidence, verdicts."),
+    Entry("log", "look", LOOK, "The attempts, newest first."),
+    Entry("tail", "look", LOOK, "What a worker says and does, readable."),
+    Entry("work", "look", LOOK, "Print the path of a task's copy."),
+    Entry("cancel", "steer", STEER, "End tasks for good; the work is kept."),
+    Entry("pause", "steer", STEER, "Stop tasks until they are resumed."),
+    Entry("resume", "steer", STEER, "Queue paused tasks again."),
+    Entry("retry", "steer", STEER, "Queue ended tasks again with fresh counters."),
+    Entry("models", "roster", ROSTER, "The candidates and routes, and which are free now."),
+    Entry("holds", "roster", ROSTER, "What is on hold, until when, and why."),
+    Entry("hold", "roster", ROSTER, "Keep a candidate, credential or provider from use."),
+    Entry("release", "roster", ROSTER, "Lift a hold."),
+)
+
+BY_NAME = {entry.name: entry for entry in COMMANDS}

@@ -1,0 +1,58 @@
+"""`models`, `holds`, `hold`, `release`: what may be used, and what may not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dispatcher.cli.catalog import ROSTER
+from dispatcher.cli.complete import hold_targets
+from dispatcher.cli.options import Csv, Home, HoldName, Json
+
+app = typer.Typer()
+
+
+@app.command("models", rich_help_panel=ROSTER)
+def models(home: Home = None, as_json: Json = False, as_csv: Csv = False) -> None:
+    """The candidates and routes, and which are free now."""
+    from dispatcher.cli.roster import show_models
+
+    show_models(home, as_json=as_json, as_csv=as_csv)
+
+
+@app.command("holds", rich_help_panel=ROSTER)
+def holds(home: Home = None, as_json: Json = False, as_csv: Csv = False) -> None:
+    """What is on hold, until when, and why."""
+    from dispatcher.cli.roster import show_holds
+
+    show_holds(home, as_json=as_json, as_csv=as_csv)
+
+
+@app.command("hold", rich_help_panel=ROSTER)
+def hold(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A candidate, credential or provider.", autocompletion=hold_targets),
+    ],
+    home: Home = None,
+    until: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Such as 45m, 2h, 3d. Default: until it is released.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the listing.")] = "held by a person",
+) -> None:
+    """Keep a candidate, credential or provider from use.
+
+    Example: dispatcher hold max-plan --for 3d --reason "keep the rest for Friday"
+    """
+    from dispatcher.cli.roster import add_hold
+
+    add_hold(name, home, lasts=until, reason=reason)
+
+
+@app.command("release", rich_help_panel=ROSTER)
+def release(name: HoldName, home: Home = None) -> None:
+    """Lift a hold."""
+    from dispatcher.cli.roster import lift_hold
+
+    lift_hold(name, home)

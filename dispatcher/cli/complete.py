@@ -1,0 +1,84 @@
+"""What TAB offers: task numbers, candidates, statuses, holds. A completion that cannot be answered offers nothing."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import ParamSpec
+
+    P = ParamSpec("P")
+
+Pairs = list[tuple[str, str]]
+
+
+def task_ids(incomplete: str) -> Pairs:
+    return _quietly(lambda: _starting(incomplete, _tasks()))
+
+
+def candidate_names(incomplete: str) -> Pairs:
+    return _quietly(lambda: _starting(incomplete, _candidates()))
+
+
+def hold_targets(incomplete: str) -> Pairs:
+    return _quietly(lambda: _starting(incomplete, _targets()))
+
+
+def hold_keys(incomplete: str) -> Pairs:
+    return _quietly(lambda: _starting(incomplete, _holds()))
+
+
+def statuses(incomplete: str) -> Pairs:
+    from dispatcher.task import Status
+
+    return _starting(incomplete, ((str(status), "") for status in Status))
+
+
+def _quietly(find: Callable[[], Pairs]) -> Pairs:
+    """A shell that asks in the wrong folder gets no candidates, and no error across the person's prompt."""
+    try:
+        return find()
+    except Exception:
+        return []
+
+
+def _starting(incomplete: str, offers: Iterator[tuple[str, str]]) -> Pairs:
+    return [(word, text) for word, text in offers if word.startswith(incomplete)]
+
+
+def _tasks() -> Iterator[tuple[str, str]]:
+    from dispatcher.cli import home
+    from dispatcher.cli.render import clean
+    from dispatcher.store import queue
+
+    with home.existing(None) as store:
+        for task in queue.tasks(store, limit=200):
+            yield str(task.id), clean(f"{task.status}: {task.title}")
+
+
+def _candidates() -> Iterator[tuple[str, str]]:
+    from dispatcher.cli import home
+
+    for candidate in home.configured(None).roster.candidates.values():
+        yield candidate.name, f"{candidate.harness} {candidate.model}"
+
+
+def _targets() -> Iterator[tuple[str, str]]:
+    from dispatcher.cli import home
+
+    yield from _candidates()
+    roster = home.configured(None).roster
+    for name in sorted({candidate.credential.name for candidate in roster.candidates.values()}):
+        yield name, "credential"
+
+
+def _holds() -> Iterator[tuple[str, str]]:
+    import time
+
+    from dispatcher.cli import home
+    from dispatcher.cli.render import clean
+    from dispatcher.store import holds
+
+    with home.existing(None) as store:
+        for hold in holds.active(store, time.time()):
+            yield hold.key, clean(hold.reason)

@@ -1,0 +1,98 @@
+"""Where the process starts: the quick answers, the errors as lines, the exit code.
+
+`--version` must cost next to nothing and must work in a broken installation, so nothing but `sys` is imported up here.
+What a person may see of an error is decided here and nowhere else: one line, perhaps a hint, never a traceback.
+
+Exit codes: those of the errors (`dispatcher.errors`), 1 for a fault of our own, 2 for a wrong command line, 130 after
+Ctrl-C, 141 when whoever read our output has gone.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dispatcher.errors import DispatcherError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code. `arguments` without the program's name; None: `sys.argv`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        _never_fail_on_a_character(stream)
+    try:
+        code = _version() if given in (["--version"], ["-V"]) else _run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    return code
+
+
+def _version() -> int:
+    from dispatcher import __version__
+
+    sys.stdout.write(f"dispatcher {__version__}\n")
+    return 0
+
+
+def _run(given: list[str]) -> int:
+    from dispatcher.errors import DispatcherError
+
+    try:
+        from dispatcher.cli.express import run as run_express
+
+        if (code := run_express(given)) is not None:
+            return code
+        from dispatcher.cli.app import run
+
+        return run(given or ["--help"])
+    except DispatcherError as error:
+        return _explain(error)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _confess(error)
+
+
+def _explain(error: DispatcherError) -> int:
+    from dispatcher.cli.render import clean
+
+    _say(f"error: {clean(error.message)}")
+    if error.hint:
+        _say(f"hint: {clean(error.hint)}")
+    return error.exit_code
+
+
+def _confess(error: Exception) -> int:
+    """Our own fault: the traceback goes to a file that can be sent, the person gets one line."""
+    from dispatcher.cli.crash import save
+
+    _say(f"error: internal error ({type(error).__name__}); the traceback is in {save(error)}")
+    return 1
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _never_fail_on_a_character(stream: object) -> None:
+    """Cron's LANG can be one that cannot write a title; a log must not stop at that."""
+    if reconfigure := getattr(stream, "reconfigure", None):
+        reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more at exit; what is left in it goes nowhere."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

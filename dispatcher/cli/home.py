@@ -1,0 +1,72 @@
+"""Opens a home for a command: which folder it is, its configuration, its store. Everything is imported when needed."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+from dispatcher.errors import BadInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dispatcher.config import Config
+    from dispatcher.store import Store
+
+
+def find(explicit: Path | None) -> Path:
+    """The home folder: --home, DISPATCHER_HOME, here if there is a models.yaml, else the user's."""
+    from dispatcher.config import find_home
+
+    return find_home(explicit, os.environ, _here())
+
+
+def configured(explicit: Path | None) -> Config:
+    """The configuration of the home; a clear error when there is none."""
+    from dispatcher.config import load
+
+    home = find(explicit)
+    if not (home / "models.yaml").exists():
+        raise BadInput(f"there is no models.yaml in {home}", hint="make one with: dispatcher init")
+    return load(home)
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[Store]:
+    """The store of a home, made when it is not there yet."""
+    from dispatcher import store
+    from dispatcher.config import database
+
+    with store.open(database(home)) as found:
+        yield found
+
+
+@contextmanager
+def existing(explicit: Path | None) -> Iterator[Store]:
+    """The store of a home in which something was queued before; looking around creates nothing."""
+    from dispatcher.config import database
+
+    home = find(explicit)
+    if not database(home).exists():
+        raise BadInput(f"nothing was ever queued in {home}", hint="queue something with: dispatcher add BRIEF")
+    with opened(home) as found:
+        yield found
+
+
+def person() -> str:
+    """The account that speaks, for the history."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise BadInput("the current folder no longer exists", hint="change to one that does") from None

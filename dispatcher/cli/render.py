@@ -1,0 +1,185 @@
+"""How things are printed: a table on a terminal, plain columns in a pipe, JSON, CSV. The only place that knows Rich.
+
+Data goes to stdout, messages to stderr. Whatever a brief, a worker or a repository wrote is data: its control
+characters are made visible before a terminal sees them (an escape sequence could rewrite the screen, a direction mark
+could turn a command around). Rich is imported only when a table goes to a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Literal
+
+    Form = Literal["auto", "json", "csv"]
+
+_DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNSAFE = re.compile(f"[\x00-\x1f\x7f-\x9f{_DIRECTION}\u2028\u2029\ufeff\ud800-\udfff]")
+_UNSAFE_IN_BLOCK = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}\u2028\u2029\ufeff\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\x1b": "\\e"}
+
+
+def _visible(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def clean(text: str) -> str:
+    """One line that no terminal obeys: every control character is written out."""
+    return _UNSAFE.sub(_visible, text)
+
+
+def clean_block(text: str) -> str:
+    """The same for text of many lines: line ends and tabs stay."""
+    return _UNSAFE_IN_BLOCK.sub(_visible, text.replace("\r\n", "\n"))
+
+
+class Column:
+    """One column: the key in the row and in JSON, its title, how a value is shown (None: as `none`), its layout."""
+
+    __slots__ = ("key", "none", "right", "show", "title", "wide")
+
+    def __init__(
+        self,
+        key: str,
+        title: str,
+        show: Callable[[Any], str] = str,
+        *,
+        none: str = "",
+        right: bool = False,
+        wide: bool = False,
+    ) -> None:
+        self.key = key
+        self.title = title
+        self.show = show
+        self.none = none
+        self.right = right
+        self.wide = wide
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        value = row.get(self.key)
+        return self.none if value is None else clean(self.show(value))
+
+
+def form(*, as_json: bool = False, as_csv: bool = False) -> Form:
+    """The form that the options ask for. JSON wins."""
+    return "json" if as_json else "csv" if as_csv else "auto"
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, form: Form = "auto", title: str = "", empty: str = ""
+) -> None:
+    """Print rows. JSON and CSV hold the raw values of all keys and columns; `empty` is said when there are no rows."""
+    if form == "json":
+        return json_out(list(rows))
+    if form == "csv":
+        return _csv(rows, columns)
+    if not rows:
+        if empty:
+            out(empty)
+        return None
+    if on_terminal():
+        return _rich_table(rows, columns, title)
+    if title:
+        out(title)
+    return _plain(rows, columns)
+
+
+def json_out(value: object) -> None:
+    """One JSON document. Only ASCII goes out, so that every terminal, locale and lone surrogate survives it."""
+    import json
+
+    out(json.dumps(value, indent=2, default=_to_json))
+
+
+def out(line: str = "") -> None:
+    """One line of data. The caller has cleaned what it did not write itself."""
+    sys.stdout.write(line + "\n")
+
+
+def note(line: str) -> None:
+    """One line for the person, not for a pipe."""
+    sys.stderr.write(line + "\n")
+
+
+def on_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, (set, frozenset, tuple)):
+        return sorted(value) if isinstance(value, (set, frozenset)) else list(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if hasattr(value, "items"):
+        return dict(value.items())
+    return str(value)
+
+
+def _plain(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    """Columns padded to their widest value, two blanks between; no line is cut, no line is wrapped."""
+    lines = [[column.title for column in columns], *([column.text(row) for column in columns] for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        ]
+        out("  ".join(cells).rstrip())
+
+
+def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([column.key for column in columns])
+    for row in rows:
+        writer.writerow(["" if (value := row.get(column.key)) is None else clean(str(value)) for column in columns])
+
+
+def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)  # it obeys NO_COLOR by itself
+    shown = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False)
+    for column in columns:
+        shown.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=not column.wide,
+            ratio=1 if column.wide else None,
+        )
+    for row in rows:
+        shown.add_row(*(Text(column.text(row), style=_style(column.key, row)) for column in columns))
+    console.print(shown)
+
+
+_STYLES = {
+    "running": "cyan",
+    "needs_review": "green",
+    "accepted": "green",
+    "completed": "green",
+    "needs_human": "bold red",
+    "failed": "bold red",
+    "awaiting_approval": "bold yellow",
+    "waiting": "yellow",
+    "rate_limited": "yellow",
+    "quota_exhausted": "yellow",
+    "ok": "green",
+    "warn": "yellow",
+    "bad": "bold red",
+}
+
+
+def _style(key: str, row: Mapping[str, Any]) -> str:
+    return _STYLES.get(str(row.get(key)), "") if key in {"status", "outcome", "state"} else ""

@@ -1,0 +1,162 @@
+"""`show` and `work`: one task whole, in the order in which things happened."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from dispatcher.cli import home
+from dispatcher.cli.log import rows_of
+from dispatcher.cli.render import clean, clean_block, json_out, out
+from dispatcher.cli.wording import clock, duration, money, tokens, until
+from dispatcher.errors import NotFound
+from dispatcher.store import history, queue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dispatcher.store import Store
+    from dispatcher.task import Attempt, CheckResult, Task
+
+
+def show_task(number: int, explicit: Path | None, *, brief: bool, as_json: bool) -> None:
+    with home.existing(explicit) as store:
+        task = queue.get(store, number)
+        attempts = history.attempts(store, number)
+        if as_json:
+            return json_out(_document(store, task, attempts))
+        _print(store, task, attempts)
+    if brief:
+        out(f"\n--- brief ---\n{clean_block(task.brief_text)}")
+    return None
+
+
+def print_copy(number: int, explicit: Path | None) -> None:
+    with home.existing(explicit) as store:
+        task = queue.get(store, number)
+    if task.copy_path is None:
+        raise NotFound(f"task {number} has no copy yet", hint="a copy is made when the task first runs")
+    out(task.copy_path)
+
+
+def _document(store: Store, task: Task, attempts: list[Attempt]) -> dict[str, Any]:
+    """The shape of `show --json`: the task's fields, its attempts with checks and evidence, its events."""
+    rows = rows_of(store, attempts)
+    for row, attempt in zip(rows, attempts, strict=True):
+        row["proof"] = attempt.proof
+        row["notes"] = list(attempt.notes)
+        row["final_text"] = attempt.final_text
+        row["snapshot_ref"] = attempt.snapshot_ref
+        row["evidence"] = json.loads(attempt.evidence) if attempt.evidence else None
+        row["checks"] = history.checks_of(store, attempt.id)
+    return {"task": task, "attempts": rows, "events": list(queue.events(store, task.id))}
+
+
+def _print(store: Store, task: Task, attempts: list[Attempt]) -> None:
+    out(f"task {task.id}: {clean(task.title)}")
+    for name, value in _facts(task):
+        if value:
+            out(f"  {name:<11} {clean(value)}")
+    for attempt in attempts:
+        _print_attempt(store, attempt)
+    out("\nhistory")
+    for event in queue.events(store, task.id):
+        by = f"  [{clean(event.by)}]" if event.by and event.by != "dispatcher" else ""
+        out(f"  {clock(event.at)}  {clean(event.text)}{by}")
+    if task.final_text:
+        out(f"\nlast words of the worker\n{_indented(task.final_text)}")
+
+
+def _facts(task: Task) -> list[tuple[str, str]]:
+    counters = task.counters
+    return [
+        ("status", f"{task.status}: {task.status_reason}" if task.status_reason else str(task.status)),
+        ("next try", until(task.not_before, time.time()) if task.not_before is not None else ""),
+        ("difficulty", f"{task.difficulty} ({task.difficulty_reason})"),
+        ("repository", task.repository or "none"),
+        ("brief", task.brief_path or "from stdin"),
+        ("copy", task.copy_path or ""),
+        ("branch", task.branch or ""),
+        ("commit", task.result_commit or ""),
+        ("flags", ", ".join(task.flags)),
+        ("next prompt", str(task.next.prompt) if attempts_used(task) else ""),
+        (
+            "counters",
+            f"{counters.starts} starts, {counters.attempts} redispatches, {counters.finish_attempts} finish prompts",
+        ),
+    ]
+
+
+def attempts_used(task: Task) -> bool:
+    return task.counters.starts > 0
+
+
+def _print_attempt(store: Store, attempt: Attempt) -> None:
+    took = duration(attempt.seconds) or "running"
+    out(f"\nattempt {attempt.number}: {attempt.prompt} prompt to {clean(attempt.candidate)} ({took})")
+    for name, value in _attempt_facts(attempt):
+        if value:
+            out(f"  {name:<11} {clean(value)}")
+    for check in history.checks_of(store, attempt.id):
+        out(f"  {'check':<11} {_check(check)}")
+    for line in attempt.notes:
+        out(f"  {'note':<11} {clean(line)}")
+
+
+def _attempt_facts(attempt: Attempt) -> list[tuple[str, str]]:
+    usage = attempt.usage
+    model = attempt.model
+    if attempt.observed_model and attempt.observed_model != attempt.model:
+        model += f", answered by {attempt.observed_model}"
+    spent = [
+        f"{tokens(usage.input)} in" if usage.input is not None else "",
+        f"{tokens(usage.output)} out" if usage.output is not None else "",
+        f"{money(usage.cost_usd)} list price" if usage.cost_usd is not None else "",
+    ]
+    return [
+        ("model", f"{model} ({attempt.model_evidence}) on {attempt.credential} ({attempt.billing})"),
+        ("outcome", f"{attempt.outcome}: {attempt.outcome_reason}" if attempt.outcome else "in flight"),
+        ("proof", attempt.proof),
+        ("ended", _ended(attempt)),
+        ("git", _evidence(attempt)),
+        ("verdict", f"{attempt.verdict}: {attempt.verdict_reason}" if attempt.verdict else ""),
+        ("kept", attempt.snapshot_ref or ""),
+        ("used", ", ".join(filter(None, spent))),
+        ("files", attempt.folder),
+    ]
+
+
+def _ended(attempt: Attempt) -> str:
+    parts = [
+        attempt.end_reason or "",
+        f"exit {attempt.exit_code}" if attempt.exit_code is not None else "",
+        f"signal {attempt.signal}" if attempt.signal is not None else "",
+        "at the hard cap" if attempt.timed_out else "",
+        f"{attempt.survivors} processes survived" if attempt.survivors else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _evidence(attempt: Attempt) -> str:
+    if not attempt.evidence:
+        return ""
+    found = json.loads(attempt.evidence)
+    if found.get("error"):
+        return f"git failed: {found['error']}"
+    commits, dirty = found.get("commits", []), found.get("dirty", [])
+    parts = [
+        f"{len(commits)} commit{'s' * (len(commits) != 1)}: {commits[-1]['subject']}" if commits else "",
+        f"{len(dirty)} uncommitted: {', '.join(dirty[:5])}{' ...' if len(dirty) > 5 else ''}" if dirty else "",
+        f"elsewhere: {', '.join(found['elsewhere'])}" if found.get("elsewhere") else "",
+    ]
+    return "; ".join(filter(None, parts)) or "nothing changed"
+
+
+def _check(check: CheckResult) -> str:
+    word = "passed" if check.passed else "failed on the base too" if check.red_before else "FAILED"
+    return clean(f"{word}: {'hidden check' if check.hidden else check.command} ({duration(check.seconds)})")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in clean_block(text).splitlines())

@@ -1,0 +1,54 @@
+"""Times, durations and sizes as people say them. Times come in as epoch seconds and are shown in local time."""
+
+from __future__ import annotations
+
+import time
+
+
+def duration(seconds: float | None) -> str:
+    """`9s`, `4m05s`, `2h10m`, `3d4h`; empty for unknown."""
+    if seconds is None:
+        return ""
+    whole = int(seconds + 0.5)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def ago(moment: float, now: float) -> str:
+    return "now" if abs(now - moment) < 1 else f"{duration(max(0.0, now - moment))} ago"
+
+
+def clock(moment: float) -> str:
+    """Local date and time, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def until(moment: float | None, now: float) -> str:
+    """When a wait ends: the clock and how long that is; a wait that only a person ends says so."""
+    if moment is None:
+        return "until a person lifts it"
+    return f"until {clock(moment)} (in {duration(max(0.0, moment - now))})"
+
+
+def tokens(count: int | None) -> str:
+    if count is None:
+        return ""
+    return str(count) if count < 10_000 else f"{count / 1000:.0f}k" if count < 10_000_000 else f"{count / 1e6:.1f}M"
+
+
+def money(usd: float | None) -> str:
+    """Unknown stays empty and is never 0."""
+    return "" if usd is None else f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def size(octets: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if octets < 1024:
+            return f"{octets:.0f} {unit}"
+        octets /= 1024
+    return f"{octets:.1f} TiB"
