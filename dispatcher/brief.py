@@ -1,7 +1,7 @@
 """Text of a brief -> Brief. Strict, because a key that is silently ignored is a check that never ran.
 
-A brief is Markdown. YAML front matter is optional: a first line `---`, keys, and a closing `---`. Everything after it is
-the body, which reaches the worker; the front matter never does.
+A brief is Markdown. YAML front matter is optional: a first line `---`, keys, and a closing `---`. Everything after it
+is the body, which reaches the worker; the front matter never does.
 """
 
 from __future__ import annotations

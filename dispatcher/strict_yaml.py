@@ -202,7 +202,11 @@ class _Reader:
                     "keep one of them",
                 )
             lines[key] = _place(event)[0]
-            found[key] = self._node(next(events), events, depth + 1)
+            value = self._node(next(events), events, depth + 1)
+            # A value that starts below its key is reported at the key: that is the line a person has to look at.
+            row, offset = _place(event)
+            below = value.line > row + self._first
+            found[key] = Located(value.value, row + self._first, offset + 1) if below else value
         return found
 
     def _key(self, event: Event, events: Iterator[Event], depth: int) -> str:
