@@ -1,0 +1,358 @@
+"""Attempts: the row before the process exists, its end in one transaction, and what the log is asked for.
+
+`end_attempt` writes the attempt, its task, the event and the holds together, `WHERE ended_at IS NULL`: when a second
+runner settles the same attempt after a crash, one of them wins and the other changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dispatcher.errors import InternalError, NotFound, Refused
+from dispatcher.store import holds as hold_rows
+from dispatcher.store import queue
+from dispatcher.store.database import Store, Transaction
+from dispatcher.store.rows import attempt_of, check_of, columns, counters_of, dump, task_of
+from dispatcher.store.text import MAX_LINE, clean
+from dispatcher.task import Attempt, CheckResult, Checks, HoldScope, OutcomeClass, Status, Task, Usage
+
+if TYPE_CHECKING:
+    from dispatcher import quota
+    from dispatcher.quota import Spend
+
+    AskedHold = tuple[HoldScope, str, float | None, str, str | None]  # scope, key, until, reason, window
+
+_FIELDS = Attempt.__dataclass_fields__
+_LATER = {name: None for name in _FIELDS if name not in ("id", "task_id", "number")}
+_STANDING = frozenset({"status", "status_reason", "not_before", "owner"})
+_DEFAULTS: dict[str, object] = {
+    "usage": Usage(),
+    **{
+        name: field.default
+        for name, field in _FIELDS.items()
+        if name
+        in (
+            "outcome_reason",
+            "proof",
+            "verdict_reason",
+            "counted",
+            "timed_out",
+            "model_evidence",
+            "final_text",
+            "notes",
+            "host",
+            "source",
+        )
+    },
+}
+
+
+# --- write ---------------------------------------------------------------------------------------------------------
+
+
+def begin_attempt(store: Store, *, owner: str | None = None, **fields: object) -> Attempt:
+    """Open the row of an attempt; `fields` are those of Attempt without id and number. Counts it in `counters.starts`.
+
+    `{number}` in `folder` becomes the attempt's number. With `owner`: Refused when the task is not running under it.
+    """
+    task_id, now = _int(fields["task_id"]), _float(fields["started_at"])
+    with store.write() as transaction:
+        rows = transaction.rows("SELECT status, owner, counters FROM task WHERE id = ?", (task_id,))
+        if not rows:
+            raise NotFound(f"there is no task {task_id}")
+        if owner is not None and (rows[0]["owner"] != owner or rows[0]["status"] != Status.RUNNING):
+            raise Refused(f"task {task_id} does not belong to this run any more: it is {rows[0]['status']}")
+        number = _next_number(transaction, task_id)
+        folder = str(fields["folder"]).replace("{number}", str(number))
+        values = columns({**_DEFAULTS, **fields, "folder": folder, "number": number}, _FIELDS)
+        attempt_id = transaction.insert("attempt", values)
+        counted = counters_of(rows[0]["counters"])
+        counters = replace(counted, starts=counted.starts + 1)
+        transaction.change("task", task_id, {**columns({"counters": counters}, {"counters": None}), "updated_at": now})
+        said = f"attempt {number} starts: {fields['prompt']} prompt to {fields['candidate']}"
+        queue.write_event(transaction, task_id, now, "attempt_started", said, attempt_id=attempt_id)
+        return _get(transaction, attempt_id)
+
+
+def _next_number(transaction: Transaction, task_id: int) -> int:
+    row = transaction.rows("SELECT coalesce(max(number), 0) + 1 AS next FROM attempt WHERE task_id = ?", (task_id,))[0]
+    return int(row["next"])
+
+
+def update_attempt(store: Store, attempt_id: int, **fields: object) -> None:
+    """Facts that become known while it runs. Not forced to the disk: the attempt folder has them too."""
+    with store.write(durable=False) as transaction:
+        if not transaction.change("attempt", attempt_id, columns(fields, _LATER)):
+            raise NotFound(f"there is no attempt {attempt_id}")
+
+
+def end_attempt(
+    store: Store,
+    attempt_id: int,
+    now: float,
+    *,
+    attempt_fields: Mapping[str, object],
+    task_fields: Mapping[str, object],
+    event: str,
+    holds: Sequence[AskedHold] = (),
+    owner: str | None = None,
+) -> bool:
+    """Settle an attempt. False, and nothing is written, when somebody else already did.
+
+    What a person did to the task meanwhile stays: when it does not run any more (or, with `owner`, belongs to another
+    run), its status is left alone, and the rest (next step, counters, result) is written all the same.
+    """
+    values = columns({"ended_at": now, **attempt_fields}, _LATER)
+    with store.write() as transaction:
+        if not transaction.change("attempt", attempt_id, values, " AND ended_at IS NULL"):
+            return False
+        attempt = _get(transaction, attempt_id)
+        task = task_of(transaction.rows("SELECT * FROM task WHERE id = ?", (attempt.task_id,))[0])
+        queue.apply(transaction, task, now, _still_ours(task, task_fields, owner))
+        queue.write_event(transaction, task.id, now, "attempt_ended", event, attempt_id=attempt_id)
+        for scope, key, until, reason, window in holds:
+            hold_rows.write(transaction, scope, key, until, reason, queue.BY, now, window, attempt_id)
+    return True
+
+
+def _still_ours(task: Task, fields: Mapping[str, object], owner: str | None) -> dict[str, object]:
+    if task.status is Status.RUNNING and owner in (None, task.owner):
+        return dict(fields)
+    return {name: value for name, value in fields.items() if name not in _STANDING}
+
+
+def save_checks(store: Store, attempt_id: int, results: Checks | Iterable[CheckResult]) -> None:
+    """Store what the checks of an attempt gave; a second run of them replaces the first."""
+    checks = results if isinstance(results, Checks) else Checks(configured=True, results=tuple(results))
+    summary = {"configured": checks.configured, "outside_touch": checks.outside_touch, "error": checks.error}
+    with store.write() as transaction:
+        transaction.execute("DELETE FROM check_result WHERE attempt_id = ?", (attempt_id,))
+        for position, result in enumerate(checks.results):
+            transaction.insert("check_result", _check_columns(attempt_id, position, result))
+        transaction.change("attempt", attempt_id, {"checks": dump(summary)})
+
+
+def _check_columns(attempt_id: int, position: int, result: CheckResult) -> dict[str, object]:
+    return {
+        "attempt_id": attempt_id,
+        "position": position,
+        "command": clean(result.command),
+        "hidden": int(result.hidden),
+        "passed": int(result.passed),
+        "exit_code": result.exit_code,
+        "seconds": result.seconds,
+        "output": clean(result.output),
+        "red_before": int(result.red_before),
+    }
+
+
+# --- look ----------------------------------------------------------------------------------------------------------
+
+
+def _get(transaction: Transaction, attempt_id: int) -> Attempt:
+    return attempt_of(transaction.rows("SELECT * FROM attempt WHERE id = ?", (attempt_id,))[0])
+
+
+def get_attempt(store: Store, attempt_id: int) -> Attempt:
+    row = store.first("SELECT * FROM attempt WHERE id = ?", (attempt_id,))
+    if row is None:
+        raise NotFound(f"there is no attempt {attempt_id}")
+    return attempt_of(row)
+
+
+def attempts(store: Store, task_id: int) -> list[Attempt]:
+    """All attempts of a task, first to last."""
+    return [
+        attempt_of(row) for row in store.read("SELECT * FROM attempt WHERE task_id = ? ORDER BY number", (task_id,))
+    ]
+
+
+def open_attempts(store: Store, task_id: int | None = None) -> list[Attempt]:
+    """Attempts that have no end yet: they run, or a crash left them."""
+    only = "" if task_id is None else " AND task_id = ?"
+    rows = store.read(
+        f"SELECT * FROM attempt WHERE ended_at IS NULL{only} ORDER BY id", () if task_id is None else (task_id,)
+    )
+    return [attempt_of(row) for row in rows]
+
+
+def checks_of(store: Store, attempt_id: int) -> tuple[CheckResult, ...]:
+    rows = store.read("SELECT * FROM check_result WHERE attempt_id = ? ORDER BY position", (attempt_id,))
+    return tuple(check_of(row) for row in rows)
+
+
+def checks(store: Store, attempt_id: int) -> Checks | None:
+    """The checks of an attempt with what was wrong beside the commands; None when they were not run."""
+    row = store.first("SELECT checks FROM attempt WHERE id = ?", (attempt_id,))
+    if row is None or row["checks"] is None:
+        return None
+    summary = json.loads(row["checks"])
+    return Checks(
+        configured=summary["configured"],
+        results=checks_of(store, attempt_id),
+        outside_touch=tuple(summary["outside_touch"]),
+        error=summary["error"],
+    )
+
+
+_FILTERS = {
+    "task_id": "a.task_id = ?",
+    "outcome": "a.outcome = ?",
+    "verdict": "a.verdict = ?",
+    "candidate": "a.candidate = ?",
+    "model": "a.model = ?",
+    "harness": "a.harness = ?",
+    "credential": "a.credential = ?",
+    "since": "a.started_at >= ?",
+    "until": "a.started_at < ?",
+    "status": "t.status = ?",
+    "difficulty": "t.difficulty = ?",
+    "repository": "t.repository = ?",
+    "batch": "t.batch = ?",
+}
+
+
+def recent(store: Store, *, limit: int = 20, text: str | None = None, **filters: object) -> list[Attempt]:
+    """The newest attempts that fit all filters, newest first.
+
+    Filters: task_id, outcome, verdict, candidate, model, harness, credential, since and until (epoch of the start),
+    status, difficulty, repository, batch; None does not filter. `text`: words that must all stand in the title, brief,
+    notes or final message of the task, or in notes or final message of the attempt; the newest matching tasks are
+    looked at first.
+    """
+    conditions, values = _conditions(filters)
+    if text is None or not text.split():
+        return [attempt_of(row) for row in store.read(_recent_sql("attempt a", conditions, "a.id"), (*values, limit))]
+    found: dict[int, Attempt] = {}
+    for source, order in (
+        ("attempt_search s CROSS JOIN attempt a ON a.id = s.rowid", "s.rowid"),
+        ("task_search s CROSS JOIN attempt a ON a.task_id = s.rowid", "s.rowid"),
+    ):
+        condition = f"{source.split()[0]} MATCH ?"
+        sql = _recent_sql(source, [condition, *conditions], order)
+        for row in store.read(sql, (match(text), *values, limit)):
+            found[row["id"]] = attempt_of(row)
+    return sorted(found.values(), key=lambda attempt: -attempt.id)[:limit]
+
+
+def _conditions(filters: Mapping[str, object]) -> tuple[list[str], list[object]]:
+    conditions, values = list[str](), list[object]()
+    for name, value in filters.items():
+        if name not in _FILTERS:
+            raise InternalError(f"there is no filter {name!r}")
+        if value is not None:
+            conditions.append(_FILTERS[name])
+            values.append(value if isinstance(value, int | float) else clean(str(value), MAX_LINE))
+    return conditions, values
+
+
+def _recent_sql(source: str, conditions: Sequence[str], order: str) -> str:
+    task = " JOIN task t ON t.id = a.task_id" if any("t." in condition for condition in conditions) else ""
+    where = " AND ".join(conditions) or "1"
+    return f"SELECT a.* FROM {source}{task} WHERE {where} ORDER BY {order} DESC LIMIT ?"
+
+
+def match(words: str) -> str:
+    """Words as a full-text query: all of them, in any order; `word*` finds beginnings. No word is ever an operator."""
+    parts = []
+    for word in clean(words, MAX_LINE).split():
+        star = "*" if word.endswith("*") and len(word) > 1 else ""
+        parts.append('"' + word.rstrip("*").replace('"', '""') + '"' + star)
+    return " ".join(parts)
+
+
+def search(store: Store, words: str, *, limit: int = 20) -> list[int]:
+    """Ids of the newest tasks in which, or in whose attempts, all words stand."""
+    query = match(words)
+    rows = store.read(
+        "SELECT rowid AS task_id FROM task_search WHERE task_search MATCH ? ORDER BY rowid DESC LIMIT ?", (query, limit)
+    ) + store.read(
+        "SELECT DISTINCT a.task_id FROM attempt_search s CROSS JOIN attempt a ON a.id = s.rowid "
+        "WHERE attempt_search MATCH ? ORDER BY s.rowid DESC LIMIT ?",
+        (query, limit),
+    )
+    return sorted({row["task_id"] for row in rows}, reverse=True)[:limit]
+
+
+def outcomes_of(store: Store, candidate: str, limit: int) -> list[OutcomeClass]:
+    """How the last attempts of a candidate ended, newest first: "five failures in a row" is seen here."""
+    rows = store.read(
+        "SELECT outcome FROM attempt WHERE candidate = ? AND outcome IS NOT NULL ORDER BY started_at DESC LIMIT ?",
+        (candidate, limit),
+    )
+    return [OutcomeClass(row["outcome"]) for row in rows]
+
+
+def last_success(store: Store) -> dict[str, float]:
+    """Per candidate, when its newest completed attempt ended."""
+    rows = store.read(
+        "SELECT candidate, max(ended_at) AS at FROM attempt WHERE outcome = 'completed' GROUP BY candidate"
+    )
+    return {row["candidate"]: row["at"] for row in rows}
+
+
+# --- spend ---------------------------------------------------------------------------------------------------------
+
+_TODAY = "SELECT candidate, count(*) AS number FROM attempt WHERE started_at >= ? GROUP BY candidate"
+_SPENT = """
+SELECT sum(cost_usd) AS usd, count(*) AS attempts, coalesce(sum(seconds), 0) / 60.0 AS minutes,
+    min(started_at) AS since,
+    coalesce(sum(coalesce(tokens_input, 0) + coalesce(tokens_output, 0) + coalesce(tokens_cache_read, 0)
+        + coalesce(tokens_cache_write, 0) + coalesce(tokens_reasoning, 0)), 0) AS tokens
+FROM attempt WHERE credential = ? AND started_at >= ?
+"""
+
+
+def spend(store: Store, now: float) -> Spend:
+    """What was used in the windows that `quota` knows. Imported history counts too: it was the same quota."""
+    from dispatcher import quota
+
+    starts = {
+        window: now - quota.ROLLING if window == "window" else quota.bounds(window, now)[0] for window in quota.WINDOWS
+    }
+    today = {row["candidate"]: row["number"] for row in store.read(_TODAY, (starts["day"],))}
+    return quota.Spend(
+        per_candidate_today=today,
+        per_credential={
+            name: {window: _totals(store.read(_SPENT, (name, since))[0]) for window, since in starts.items()}
+            for name in _credentials(store)
+        },
+    )
+
+
+def _totals(row: sqlite3.Row) -> quota.Totals:
+    from dispatcher import quota
+
+    return quota.Totals(
+        usd=row["usd"], tokens=row["tokens"], attempts=row["attempts"], minutes=row["minutes"], since=row["since"]
+    )
+
+
+_CREDENTIALS = """
+WITH RECURSIVE name (it) AS (
+    SELECT min(credential) FROM attempt
+    UNION ALL SELECT (SELECT min(credential) FROM attempt WHERE credential > it) FROM name WHERE it IS NOT NULL
+)
+SELECT it FROM name WHERE it IS NOT NULL
+"""
+
+
+def _credentials(store: Store) -> list[str]:
+    """All credentials ever used: hops through the index instead of reading a million rows."""
+    return [row["it"] for row in store.read(_CREDENTIALS)]
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise InternalError(f"{value!r} is no whole number")
+    return value
+
+
+def _float(value: object) -> float:
+    if not isinstance(value, int | float):
+        raise InternalError(f"{value!r} is no number")
+    return float(value)
