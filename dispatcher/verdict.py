@@ -1,7 +1,7 @@
 """Outcome, evidence, checks, counters -> what happens next, with the reason in words. Pure and total.
 
-The columns are `Shape`, read against the task's base; the rows are the groups of outcome classes below. Git has the last
-word: no exit code and no sentence of a model makes a task done.
+The columns are `Shape`, read against the task's base; the rows are the groups of outcome classes below. Git has the
+last word: no exit code and no sentence of a model makes a task done.
 
 Who counts what: `starts` was raised when the attempt was begun and is only read here. `attempts` counts redispatches,
 `finish_attempts` counts finish, continue and confirm prompts that ran to an end of their own. Quota events, short
@@ -292,12 +292,14 @@ def _check_name(result: CheckResult) -> str:
 
 
 def _unfinished(s: Situation) -> Verdict:
-    kind = s.outcome.kind
-    if kind in QUOTA | FRESH | BLOCKED and s.column is Shape.DIRTY:
-        return _carry_on(s, PromptKind.CONTINUE, _because(s, f"{_work(s.evidence)}; the next candidate goes on"))
-    if s.positive:
-        return _carry_on(s, PromptKind.FINISH, f"said done, but {_work(s.evidence)}")
-    return _carry_on(s, PromptKind.FINISH, _because(s, _work(s.evidence)))
+    reason = f"said done, but {_work(s.evidence)}" if s.positive else _because(s, _work(s.evidence))
+    return _carry_on(s, _unfinished_prompt(s), reason)
+
+
+def _unfinished_prompt(s: Situation) -> PromptKind:
+    """Cut off in the middle with no commit: part of the work is missing. Otherwise it only wants finishing."""
+    cut_off = s.outcome.kind in QUOTA | FRESH | BLOCKED and s.column is Shape.DIRTY
+    return PromptKind.CONTINUE if cut_off else PromptKind.FINISH
 
 
 def _hook_refused(s: Situation, output: str) -> Verdict:
@@ -307,7 +309,8 @@ def _hook_refused(s: Situation, output: str) -> Verdict:
         "A commit hook of this repository refused the commit. Repair what it complains about; never skip it. "
         f"It said:\n{_cut(output.strip(), _NOTE - 400)}"
     )
-    return _carry_on(s, PromptKind.FINISH, f"{_work(s.evidence)}; a commit hook refused: {words}", note=note)
+    reason = f"{_work(s.evidence)}; a commit hook refused: {words}"
+    return _carry_on(s, _unfinished_prompt(s), reason, note=note)
 
 
 # --- how the next attempt starts ----------------------------------------------------------------------------------
@@ -353,7 +356,7 @@ def _redispatch(
     if counts and s.counters.attempts >= s.limits.attempts:
         return _rest(s, Action.NEEDS_HUMAN, f"{reason}; {_tally(s)}", counted=_counts_against(s))
     # A first disappointment may be chance. The second one asks for a stronger model, once.
-    escalate = may_escalate and kind in QUALITY and s.counters.attempts >= 1 and _may_escalate(s)
+    escalate = may_escalate and not same and kind in QUALITY and s.counters.attempts >= 1 and _may_escalate(s)
     if escalate:
         reason += f"; escalated to {s.difficulty.harder.value}"
     if same:
