@@ -1,44 +1,51 @@
 """The configuration of a home: which folder it is, whether it is trusted, what its models.yaml says.
 
-homes.py     which folder is the home; trust; logs and database
-load.py      models.yaml -> Config, parsed again only when it changed
-build.py     what each key means            read.py   one value: type, range, spelling
-model.py     the typed result
-programs.py  where the CLIs are installed
-initial.py   the models.yaml that fits this machine (for `init`; imported only there)
+    homes.py     which folder is the home; trust; logs and database
+    loader.py    models.yaml -> Config, parsed again only when it changed
+    build.py     what each key means            read.py   one value: type, range, spelling
+    model.py     the typed result
+    programs.py  where the CLIs are installed
+    initial.py   the models.yaml that fits this machine, for `init`
+
+Each part is imported when one of its names is asked for: most commands only want to know where the database is.
 """
 
 from __future__ import annotations
 
-from dispatcher.config.homes import database, find_home, is_trusted, logs_dir, require_trust, state_folder, trust
-from dispatcher.config.load import load
-from dispatcher.config.model import (
-    FILE_NAME,
-    ApprovalsConfig,
-    Config,
-    HarnessConfig,
-    PolicyText,
-    RepositoryConfig,
-    SandboxConfig,
-)
-from dispatcher.config.programs import find_program, search_path
+from importlib import import_module
 
-__all__ = [
-    "FILE_NAME",
-    "ApprovalsConfig",
-    "Config",
-    "HarnessConfig",
-    "PolicyText",
-    "RepositoryConfig",
-    "SandboxConfig",
-    "database",
-    "find_home",
-    "find_program",
-    "is_trusted",
-    "load",
-    "logs_dir",
-    "require_trust",
-    "search_path",
-    "state_folder",
-    "trust",
-]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dispatcher.config.homes import FILE_NAME as FILE_NAME
+    from dispatcher.config.homes import database as database
+    from dispatcher.config.homes import find_home as find_home
+    from dispatcher.config.homes import is_trusted as is_trusted
+    from dispatcher.config.homes import logs_dir as logs_dir
+    from dispatcher.config.homes import require_trust as require_trust
+    from dispatcher.config.homes import state_folder as state_folder
+    from dispatcher.config.homes import trust as trust
+    from dispatcher.config.loader import load as load
+    from dispatcher.config.model import ApprovalsConfig as ApprovalsConfig
+    from dispatcher.config.model import Config as Config
+    from dispatcher.config.model import HarnessConfig as HarnessConfig
+    from dispatcher.config.model import PolicyText as PolicyText
+    from dispatcher.config.model import RepositoryConfig as RepositoryConfig
+    from dispatcher.config.model import SandboxConfig as SandboxConfig
+    from dispatcher.config.programs import find_program as find_program
+    from dispatcher.config.programs import search_path as search_path
+
+_PARTS = {
+    "homes": ("FILE_NAME", "database", "find_home", "is_trusted", "logs_dir", "require_trust", "state_folder", "trust"),
+    "loader": ("load",),
+    "model": ("ApprovalsConfig", "Config", "HarnessConfig", "PolicyText", "RepositoryConfig", "SandboxConfig"),
+    "programs": ("find_program", "search_path"),
+}
+_PART_OF = {name: part for part, names in _PARTS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PART_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_PART_OF[name]}"), name)
+    globals()[name] = value
+    return value

@@ -14,8 +14,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from dispatcher.config.model import FILE_NAME
 from dispatcher.errors import BadInput, UntrustedHome
+
+FILE_NAME = "models.yaml"
 
 _MACHINE_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from dispatcher import strict_yaml
 from dispatcher.errors import ConfigError
@@ -24,8 +23,7 @@ _BYTES |= {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
 _TEN_YEARS = 3650 * 86400.0
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The file that is read. `home` is what `~` stands for; None when HOME is not set."""
 
     file: str

@@ -16,7 +16,8 @@ from pathlib import Path
 from dispatcher import __version__, strict_yaml
 from dispatcher.config import homes
 from dispatcher.config.build import build
-from dispatcher.config.model import FILE_NAME, Config
+from dispatcher.config.homes import FILE_NAME
+from dispatcher.config.model import Config
 from dispatcher.config.read import Reader, Source
 from dispatcher.errors import BadInput, ConfigError
 from dispatcher.strict_yaml import Located
