@@ -17,7 +17,7 @@ from dispatcher.task import CheckResult, Evidence, Expect, Outcome, PromptKind
 # understands it) or after one of four CJK marks; `@[` anywhere.
 _ATTACHES = re.compile(r"(?:(?<=[\s\ufeff\u3001\u3002\uff01\uff1f])|\A)@(?=\S)|(?<!\\)@(?=\[)")
 _TEST_FILE = re.compile(r"(^|/)(tests?|spec|__tests__)/|(^|/)test_[^/]*$|[._-](test|spec)\.[^/]*$")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _OUTPUT = 6_000  # characters of one check's output
 _TEXT = 4_000  # characters of the last text of a worker
 _NOTE = 12_000
@@ -44,36 +44,34 @@ class Parts:
 
 def build(kind: PromptKind, parts: Parts, *, limit: int = 200_000) -> str:
     """The whole text. `limit` (characters) holds for every kind but the first; it is met by cutting the middles."""
-    head = f"Headless run. Prompt: {kind.value}.\n"
-    if kind is PromptKind.FIRST:
-        return head + _neutral("\n\n".join(["", *_sections(kind, parts, parts.body)]).lstrip("\n")) + "\n"
-    around = len(_neutral("\n\n".join(_sections(kind, parts, ""))))
-    room = max(limit - around - len(head) - 2_000, 0)
-    # Every `@` that is neutralised takes one character more.
-    body = _cut(parts.body, room - parts.body.count("@") if room > parts.body.count("@") else 0)
-    text = head + _neutral("\n\n".join(_sections(kind, parts, body))) + "\n"
-    return _cut(text, limit)
+    head = f"Headless run. Prompt: {kind.value}.\n\n"
+    before, after = _before(kind, parts), _after(kind, parts)
+    body = parts.body.strip()
+    if kind is not PromptKind.FIRST:
+        around = len(_neutral(before + after)) + len(head) + 100  # a few for the titles in between
+        body = _cut(body, max(limit - around - len(_ATTACHES.findall(body)), 0))
+    title = f"The brief: {parts.title}" if kind is PromptKind.FIRST else "The brief, for reference"
+    text = head + _neutral(f"{before}\n\n## {title}\n\n{body}\n\n{after}\n")
+    return text if kind is PromptKind.FIRST else _cut(text, limit)
 
 
-def _sections(kind: PromptKind, parts: Parts, body: str) -> list[str]:
-    """In the order of reading: what to do, what is there, what is left, the brief, what must not be done."""
-    asked = _TASK[kind](parts)
+def _before(kind: PromptKind, parts: Parts) -> str:
+    """What to do, what is there, what is left: the parts that a reader of a long brief must not miss."""
     sections = [
         "You work alone: nobody reads along and nobody can answer a question. Decide what you can decide, and say at "
         "the end what you could not.",
-        f"## What to do now\n\n{asked}",
+        f"## What to do now\n\n{_TASK[kind](parts)}",
     ]
     if kind is PromptKind.FIRST:
-        sections += [f"## The brief: {parts.title}\n\n{body.strip()}"]
         sections += [f"## What happened before\n\n{_cut(parts.note, _NOTE)}"] if parts.note.strip() else []
     else:
-        sections += [f"## The goal\n\n{parts.title}"]
-        sections += _there(parts.evidence)
-        sections += _left(parts)
-        sections += [f"## The brief, for reference\n\n{body.strip()}"]
-    sections += _conditions(parts)
-    sections.append("## What must not be done\n\n" + _bullets(_forbidden(kind, parts)))
-    return [_printable(section) for section in sections]
+        sections += [f"## The goal\n\n{parts.title}", *_there(parts.evidence), *_left(kind, parts)]
+    return _printable("\n\n".join(sections))
+
+
+def _after(kind: PromptKind, parts: Parts) -> str:
+    forbidden = _bullets(_forbidden(kind, parts))
+    return _printable(f"## Conditions\n\n{_conditions(parts)}\n\n## What must not be done\n\n{forbidden}")
 
 
 # --- what to do now -----------------------------------------------------------------------------------------------
@@ -85,13 +83,9 @@ def _first(parts: Parts) -> str:
 
 def _finish(parts: Parts) -> str:
     """Only what is there: a finish prompt that invites more work gets more work."""
-    checks = (
-        "run the checks named below and repair what they find in these changes"
-        if parts.verify
-        else (
-            "make sure that the changes hold together (the repository's own formatter, linter and tests, if it has them)"
-        )
-    )
+    checks = "make sure that the changes hold together (the repository's own formatter, linter and tests)"
+    if parts.verify:
+        checks = "run the checks named below and repair what they find in these changes"
     commit = "" if parts.expect is Expect.CHANGES else ", then commit the changed files by name (not `git add -A`)"
     return (
         "The work of this brief is already in this folder. Do not start it again and add nothing to it. Only finish "
@@ -161,10 +155,10 @@ def _there(evidence: Evidence | None) -> list[str]:
     return [f"## What is there\n\n{text}"] if text else []
 
 
-def _left(parts: Parts) -> list[str]:
+def _left(kind: PromptKind, parts: Parts) -> list[str]:
     """From the worker's own list, its last words, the checks that failed, and what the verdict noted."""
     pieces: list[str] = []
-    if parts.note.strip() and parts.note.strip() not in _approved(parts):
+    if parts.note.strip() and kind is not PromptKind.APPROVED:  # there the note is the answer, given above
         pieces.append(_cut(parts.note.strip(), _NOTE))
     pieces += _failed(parts)
     if parts.previous is not None and parts.previous.todo:
@@ -192,7 +186,7 @@ def _failed(parts: Parts) -> list[str]:
 # --- conditions ---------------------------------------------------------------------------------------------------
 
 
-def _conditions(parts: Parts) -> list[str]:
+def _conditions(parts: Parts) -> str:
     lines: list[str] = []
     if parts.verify:
         lines.append("These commands are run on your work afterwards; run them yourself first: " + _codes(parts.verify))
@@ -203,7 +197,7 @@ def _conditions(parts: Parts) -> list[str]:
     else:
         lines.append("There is no `timeout` program here; make no substitute for it.")
     lines += parts.rules
-    return ["## Conditions\n\n" + _bullets(lines)]
+    return _bullets(lines)
 
 
 def _forbidden(kind: PromptKind, parts: Parts) -> list[str]:
@@ -241,8 +235,8 @@ def _some(names: Sequence[str]) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """File names may hold any bytes; a prompt is UTF-8."""
-    return _UNPRINTABLE.sub("?", text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    """File names and outputs may hold any bytes; a prompt is UTF-8 without escape sequences."""
+    return _UNPRINTABLE.sub("", text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def _cut(text: str, limit: int) -> str:
