@@ -278,6 +278,8 @@ def _pragma_journal(connection: sqlite3.Connection, pragma: str) -> str:
 
 def _bring_up_to_date(store: Store) -> None:
     version = user_version(store.connection)
+    if version and int(store.connection.execute("PRAGMA application_id").fetchone()[0]) != APPLICATION_ID:
+        raise _foreign(store.path)
     if version == SCHEMA_VERSION:
         return
     if version > SCHEMA_VERSION:
@@ -303,14 +305,17 @@ def _create(store: Store) -> None:
         if user_version(store.connection):
             return  # another first start was faster
         if transaction.rows("SELECT 1 FROM sqlite_master LIMIT 1"):
-            raise StoreError(
-                f"{store.path} is a database of another program",
-                hint="choose another home with --home; nothing was changed",
-            )
+            raise _foreign(store.path)
         for statement in schema.STATEMENTS:
             transaction.execute(statement)
         transaction.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         transaction.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _foreign(path: str) -> StoreError:
+    return StoreError(
+        f"{path} is a database of another program", hint="choose another home with --home; nothing was changed"
+    )
 
 
 def error_code(error: sqlite3.Error) -> int:

@@ -1,8 +1,8 @@
 """JSON lines beside the database for what no attempt folder can tell: the queue, holds, reviews, approvals.
 
 `logs/dispatcher.db.journal.jsonl`: one object per line, `{"at": epoch, "kind": ..., ...}`, appended after the
-commit that it repeats. It is read only when the database is lost. It is not forced to the disk: a power cut may lose its last
-seconds, and the database has those.
+commit that it repeats. It is read only when the database is lost. It is not forced to the disk: a power cut may lose
+its last seconds, and the database has those.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ USAGE_COLUMNS = {
 }
 _PATHS = frozenset({"brief_path", "repository", "copy_path", "folder"})
 _LINES = frozenset(
-    {"title", "difficulty_reason", "status_reason", "outcome_reason", "proof", "verdict_reason", "end_reason", "reason"}
+    {"title", "difficulty_reason", "status_reason", "outcome_reason", "proof", "verdict_reason", "end_reason", "batch"}
 )
 _WHOLE = frozenset({"task_base", "evidence"})  # JSON that the caller made: cut, it would be no JSON
 
@@ -70,7 +70,9 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, tuple | list):
-        return dump(list(value))
+        # Not in ASCII: the text search reads these lists as they stand.
+        words = [text.clean(str(word), text.MAX_LINE) for word in value]
+        return json.dumps(words, ensure_ascii=False, separators=(",", ":"))
     if not isinstance(value, str):
         return value
     if name in _PATHS:
