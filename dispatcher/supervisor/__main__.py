@@ -1,0 +1,19 @@
+"""`python -I -S -X utf8 .../supervisor/__main__.py FOLDER [LOCK-FD [VARIABLE...]]`: one supervisor.
+
+Isolated and without `site`, because it is started for every attempt; the package root is all it needs on the path.
+VARIABLE: names that this interpreter may have added to its environment and that the worker must not get.
+"""
+
+import sys
+
+
+def run() -> int:
+    sys.path.insert(0, __file__.rsplit("/", 3)[0])
+    from dispatcher.supervisor.supervise import main
+
+    folder, *rest = sys.argv[1:]
+    return main(folder, int(rest[0]) if rest else None, rest[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,142 @@
+"""The dispatcher's side of a supervisor: start it, wait for it, speak to it, and clean up after one that was killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import anyio
+
+from dispatcher.errors import InternalError, NotFound
+from dispatcher.supervisor import attempt_files as files
+from dispatcher.supervisor import plain_json, processes, spec
+from dispatcher.supervisor.cgroup import Group
+from dispatcher.supervisor.tree import Tree, end
+from dispatcher.task import ExitRecord
+
+PROGRAM = str(Path(__file__).with_name("__main__.py"))
+POLL = 0.1  # seconds between looks at the lock where no pidfd is to be had
+LEFTOVER_GRACE = 5.0
+
+
+def launch(folder: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the supervisor of the attempt whose attempt.json lies in `folder`.
+
+    `env` is the worker's whole environment. It reaches the worker through the supervisor's own and touches no disk.
+    The lock is taken here and handed over, so that there is no moment in which a started attempt looks dead.
+    """
+    lock = files.take_lock(str(folder / files.LOCK))
+    if lock is None:
+        raise InternalError(f"{folder}: another supervisor has this attempt")
+    added = [] if "LC_CTYPE" in env else ["LC_CTYPE"]  # by the interpreter, in the C locale (PEP 538)
+    argv = [sys.executable, "-I", "-S", "-X", "utf8", PROGRAM, str(folder), str(lock), *added]
+    try:
+        with (folder / files.OWN_ERRORS).open("ab") as errors:
+            return subprocess.Popen(
+                argv,
+                env=dict(env),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+
+
+async def wait(folder: Path, process: subprocess.Popen[bytes] | None) -> ExitRecord | None:
+    """Wait until the supervisor is gone; its exit record, or None when it left none (`lost`).
+
+    `process` is what `launch` gave, or None for a supervisor of an earlier dispatcher. Cancelling only stops the
+    waiting: the supervisor goes on, and it can be waited for again.
+    """
+    pid = process.pid if process is not None else _holder_pid(folder)
+    if pid is not None and (process is None or process.poll() is None):
+        await _pidfd_gone(pid)
+    if process is not None:
+        await _polled(lambda: process.poll() is not None)
+    else:
+        await _polled(lambda: not spec.alive(folder))
+    return spec.read_exit(folder)
+
+
+async def _polled(true: Callable[[], bool]) -> None:
+    while not true():  # noqa: ASYNC110  # no event tells of another process
+        await anyio.sleep(POLL)
+
+
+async def _pidfd_gone(pid: int) -> None:
+    """Return when the process has ended, or at once where that cannot be watched."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return
+    try:
+        await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+def _holder_pid(folder: Path) -> int | None:
+    """The pid of a supervisor that is not our child, if it surely is that supervisor."""
+    holder = files.read_holder(str(folder / files.LOCK))
+    identity = holder.get("supervisor")
+    if not identity or holder.get("boot") != processes.boot_id() or not processes.is_alive(tuple(identity)):
+        return None
+    return int(identity[0])
+
+
+def send(folder: Path, message: Mapping[str, object]) -> None:
+    """Append one line to `control`: {"do": "cancel", "by": NAME}, or {"do": "stop", ...} to end without a verdict."""
+    if not folder.is_dir():
+        raise NotFound(f"{folder}: no such attempt folder")
+    fd = os.open(folder / files.CONTROL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(fd, plain_json.dumps(dict(message)).encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def end_leftovers(folder: Path) -> int:
+    """The supervisor is gone: end what it left running; the number of processes that were ended.
+
+    Blocks for up to some seconds. Does nothing while a supervisor lives. Without a control group a daemon that has
+    thrown away its environment *and* left the tree before the supervisor died cannot be told from a stranger.
+    """
+    lock = files.take_lock(str(folder / files.LOCK), patience=0.5)
+    if lock is None:
+        return 0
+    try:
+        tree = _tree(folder)
+        count = len(tree.find())
+        ended = end(tree, LEFTOVER_GRACE, time.sleep, lambda: _leader_gone(tree)) if count else None
+        tree.close()
+        return max(count, len(ended.names)) if ended else 0
+    finally:
+        os.close(lock)
+
+
+def _tree(folder: Path) -> Tree:
+    attempt = spec.read(folder)
+    holder = files.read_holder(str(folder / files.LOCK))
+    if holder.get("boot") != processes.boot_id():
+        holder = {}  # pids and groups of another boot say nothing
+    leader = holder.get("leader")
+    return Tree(
+        attempt.marker,
+        parent=None,
+        born=holder["supervisor"][1] if holder else 0,
+        group=Group(holder["group"]) if holder.get("group") else None,
+        keep=attempt.keep_daemons,
+        leader=tuple(leader) if leader else None,
+    )
+
+
+def _leader_gone(tree: Tree) -> bool:
+    return tree.leader is None or not processes.is_alive(tree.leader)

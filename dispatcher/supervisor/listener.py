@@ -1,0 +1,91 @@
+"""Lines of a worker -> signals of its harness -> clocks, facts for the record, or a reason to end the tree.
+
+Loaded when the worker has lived for a moment: it brings the translators and the vocabulary, which take longer to import
+than the supervisor takes to start. A translator that fails must not cost the worker its supervision: the clocks go on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dispatcher.harness.base import Channel, Signal, SignalKind, Watch
+from dispatcher.supervisor.clocks import Clocks
+from dispatcher.supervisor.reactions import End, Leave, react
+from dispatcher.supervisor.supervise import Reason
+from dispatcher.task import Billing, EndReason
+
+NOTES = 20
+CHANNELS: dict[str, Channel] = {"stdout": "stdout", "stderr": "stderr", "bridge.jsonl": "bridge"}
+
+
+class Wants(Protocol):
+    """What is read of the attempt's specification."""
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+class Listener:
+    def __init__(self, spec: Wants, notes: list[str]) -> None:
+        self.spec = spec
+        self.notes = notes
+        self.detection: str = spec.detection
+        self.model: str | None = None
+        self.session: str | None = None
+        self.gate_ready = not spec.gate_required
+        self.watch: Watch | None = None
+        try:
+            from dispatcher import harness
+
+            self.watch = harness.get(spec.harness).watch(spec.model, Billing(spec.billing))
+        except Exception as error:  # supervision goes on without live detection
+            notes.append(f"live detection is off: {type(error).__name__}: {error}")
+
+    def feed(self, file: str, line: bytes, now: float, clocks: Clocks) -> Reason | None:
+        if self.watch is None:
+            return None
+        channel = CHANNELS[file]
+        try:
+            signals = self.watch.feed(channel, line, now)
+        except Exception as error:  # one line that the translator cannot take
+            if len(self.notes) < NOTES:
+                self.notes.append(f"a line of {file} was not understood: {type(error).__name__}: {error}"[:300])
+            return None
+        reason = None
+        for signal in signals:
+            reason = reason or self._obey(channel, signal, clocks)
+        return reason
+
+    def _obey(self, channel: Channel, signal: Signal, clocks: Clocks) -> Reason | None:
+        kind = signal.kind
+        if kind is SignalKind.SESSION:
+            self.session = signal.text
+        elif kind is SignalKind.MODEL:
+            self.model = signal.text
+        elif kind is SignalKind.GATE_READY:
+            self.gate_ready = True
+        elif kind is SignalKind.STARTED:
+            if channel == "bridge":
+                self.detection = "plugin"
+            clocks.alive()
+        elif kind is SignalKind.TOOL_STARTED:
+            clocks.tool_started(signal.text)
+            if not self.gate_ready:
+                return Reason(EndReason.GATE.value, "a tool was called before the approval gate had reported itself")
+        elif kind is SignalKind.TOOL_ENDED:
+            clocks.tool_ended(signal.text)
+        elif kind is SignalKind.PROGRESS:
+            clocks.heard()
+        elif kind is SignalKind.FINISHED:
+            clocks.finished()
+        else:
+            return self._react(signal, clocks)
+        return None
+
+    def _react(self, signal: Signal, clocks: Clocks) -> Reason | None:
+        match react(signal, others_free=self.spec.others_free, switch_after=self.spec.switch_after):
+            case End(reason, kind, detail, hold):
+                plain = None if hold is None else dict(vars(hold))
+                return Reason(reason.value, detail, None if kind is None else kind.value, plain)
+            case Leave(seconds):
+                clocks.excuse(seconds)
+        return None
