@@ -48,6 +48,7 @@ class RunRequest:
     tmp: str  # a folder of the attempt's own that the worker may fill
     instructions: str | None = None  # AGENTS.md / CLAUDE.md of the repository at the base commit
     max_turns: int | None = None
+    trusted: bool = False  # the repository's own settings, hooks and MCP servers may be used
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class SignalKind(StrEnum):
     PROGRESS = "progress"  # something moved; text says what
     TOOL_STARTED = "tool_started"  # text: the call's id. Silence is not death while a call is open
     TOOL_ENDED = "tool_ended"
-    FINISHED = "finished"  # the terminal event: the process has no reason to live on
+    FINISHED = "finished"  # the terminal event; PROGRESS after it takes it back (a summary ends like an answer)
     SESSION = "session"  # text: the session id
     MODEL = "model"  # text: the model that really answers
     RETRY = "retry"  # the harness is about to wait and try again; `wait` is the stated time, `hold` what it means
@@ -93,6 +94,11 @@ class Signal:
 
 class Watch(Protocol):
     """Follows one run. State lives in here; nothing is shared between two runs."""
+
+    @property
+    def detection(self) -> str:
+        """What shows a rate limit while the run lives: "plugin", "log" or "stream"."""
+        ...
 
     def feed(self, channel: Channel, line: bytes, now: float) -> Sequence[Signal]:
         """One line of one channel. `now` is wall time in epoch seconds. Never raises, whatever the line holds."""
@@ -121,7 +127,9 @@ class Harness(Protocol):
 
     def command(self, request: RunRequest) -> Command: ...
 
-    def watch(self, candidate_model: str, billing: Billing) -> Watch: ...
+    def watch(self, candidate_model: str, billing: Billing, *, overage: bool = False) -> Watch:
+        """`overage`: the credential may pay beyond its subscription."""
+        ...
 
     def read(
         self,
