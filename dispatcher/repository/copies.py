@@ -1,0 +1,369 @@
+"""Task copies: the folder a worker works in, made from a pinned commit and never from the person's uncommitted files.
+
+A copy is what `git clone --shared` makes (own refs, own index, the target's objects as alternates), built from plumbing
+so that no hook, filter or upload-pack command of the target runs, and so that sparse, shallow and unborn targets work.
+It is made under another name and renamed, so a copy exists whole or not at all; a marker inside its git folder, never
+in the work tree, says whose it is.
+
+What a person's clone would have, the copy has: identity, signing, filters, LFS, merge and diff drivers, hooks (copied,
+so that the worker's own commits meet them) and the remotes' names and URLs. What it does not have: passwords in those
+URLs, and upstreams (`push.default=nothing`), so nothing is pushed unless a push names where to, with a credential that
+the worker does not have by default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dispatcher.errors import GitError, Refused, RepositoryError
+from dispatcher.repository import lfs
+from dispatcher.repository import marker as mark
+from dispatcher.repository.git import INFO, Layout, View, call, layout, quoted_config, quoted_path, view
+from dispatcher.repository.keeping import unkept, word
+from dispatcher.repository.marker import Marker
+from dispatcher.task import CopyMode
+
+WORK_BRANCH = "dispatcher-work"  # the copy's branch when the base is not a branch of the target
+
+# Sections of the target's own configuration that the worker's git may need; a person's global one it reads itself.
+COPIED = frozenset(
+    {
+        *("user", "author", "committer", "commit", "tag", "gpg", "filter", "lfs", "merge", "diff", "i18n", "rebase"),
+        *("apply", "color"),
+        *("core.autocrlf", "core.eol", "core.safecrlf", "core.filemode", "core.symlinks", "core.ignorecase"),
+        *("core.precomposeunicode", "core.sparsecheckout", "core.sparsecheckoutcone", "core.excludesfile"),
+        *("core.attributesfile", "core.commentchar", "core.whitespace"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A repository that a person named. `notes` are things worth a warning, in words."""
+
+    root: Path
+    git_dir: Path
+    common: Path
+    notes: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.root, self.git_dir, self.common)
+
+
+@dataclass(frozen=True)
+class CopyInfo:
+    path: Path
+    base_sha: str | None  # None: the target has no commit yet
+    branch: str | None  # the branch that the copy is on; None when detached
+    detached: bool
+    mode: CopyMode = CopyMode.CLONE
+    reused: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+
+def resolve(path: Path) -> Target:
+    """The repository that holds `path`. RepositoryError when there is none, when it is bare, the home folder or /."""
+    if not path.is_dir():
+        raise RepositoryError(f"{path} is not a folder", hint="name the folder of a git repository")
+    found = call(["rev-parse", "--is-bare-repository", "--absolute-git-dir", "--git-common-dir"], cwd=path, ok=(0, 128))
+    if found.code != 0:
+        if "not a git repository" in found.err:
+            raise RepositoryError(f"{path} is not a git repository", hint=f"run `git init {path}` first")
+        raise GitError(f"{path}: {found.err.strip()}", command="git rev-parse", stderr=found.err, code=found.code)
+    bare, git_dir, common = found.text.split("\n")
+    if bare == "true":
+        raise RepositoryError(f"{path} is a bare repository", hint="name a checkout of it; work starts from files")
+    root = Path(call(["rev-parse", "--show-toplevel"], cwd=path).text)
+    if root in (Path("/"), Path.home()):
+        raise RepositoryError(f"{root} is too large to be a target", hint="name the repository of one project")
+    target = Target(root, Path(git_dir), Path(os.path.normpath(path / common)))
+    return Target(target.root, target.git_dir, target.common, _warnings(target))
+
+
+def _warnings(target: Target) -> tuple[str, ...]:
+    config = {key: value for _, key, value in target.layout.config()}
+    notes = []
+    if config.get("commit.gpgsign", "false").lower() in ("true", "1", "yes", "on"):
+        notes.append("commits are signed here: a key that asks for a passphrase cannot be used without a terminal")
+    if "user.name" not in config or "user.email" not in config:
+        notes.append("git knows no user.name and user.email here: the worker cannot commit")
+    if target.git_dir.stat().st_uid != os.geteuid():
+        notes.append("the repository belongs to another account; git calls that dubious ownership")
+    if any(key.endswith(".promisor") for key in config):
+        notes.append("a partial clone: objects that are not here cannot be fetched while a copy is made")
+    return tuple(notes)
+
+
+# --- preparing ----------------------------------------------------------------------------------------------------
+
+
+def prepare(
+    target: Path, copy: Path, *, base: str | None = None, mode: CopyMode = CopyMode.CLONE, marker: str
+) -> CopyInfo:
+    """The task's working folder: made, or found as this task left it. RepositoryError names whatever is in the way."""
+    of = resolve(target).layout
+    found = _existing(of, copy, mode, marker)
+    if found is not None:
+        return found
+    with view(of) as seen:
+        sha, branch = _base(seen, base)
+    if sha is not None:
+        of.run("update-ref", f"refs/dispatcher/{word(marker)}/base", sha)
+    if mode is CopyMode.IN_PLACE:
+        mark.write(of, Marker(marker, mode, sha, branch))
+        return CopyInfo(of.root, sha, branch, branch is None, mode)
+    _refuse_inside(of, copy)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    return (_worktree if mode is CopyMode.WORKTREE else _clone)(of, copy, sha, branch, marker)
+
+
+def _base(seen: View, base: str | None) -> tuple[str | None, str | None]:
+    """The commit to start from and the name of the copy's branch (None: detached, as the target itself is)."""
+    if base is None:
+        return seen.sha("HEAD"), seen.branch()
+    sha = seen.sha(base)
+    if sha is None:
+        raise RepositoryError(f"{seen.of.root} has no commit called {base}", hint="`base` is a branch, tag or commit")
+    return sha, base if seen.refs(f"refs/heads/{base}") else WORK_BRANCH
+
+
+def _refuse_inside(of: Layout, copy: Path) -> None:
+    """A copy inside the target would make the target dirty."""
+    if copy.resolve().is_relative_to(of.root.resolve()):
+        raise RepositoryError(f"{copy} lies inside the target {of.root}", hint="set copies.root to a folder elsewhere")
+
+
+def _existing(of: Layout, copy: Path, mode: CopyMode, marker: str) -> CopyInfo | None:
+    place = of.root if mode is CopyMode.IN_PLACE else copy
+    if mode is not CopyMode.IN_PLACE and (not copy.exists() or (copy.is_dir() and not any(copy.iterdir()))):
+        return None
+    there = mark.read(place)
+    if there is None and mode is CopyMode.IN_PLACE:
+        return None
+    if there is None or there.marker != marker or there.mode is not mode:
+        whose = "is not a task copy" if there is None else f"belongs to {there.marker}"
+        raise RepositoryError(f"{place} is in the way: it {whose}", hint="move it away, or end the task that uses it")
+    return CopyInfo(place, there.base, there.branch, there.branch is None, mode, True, there.notes)
+
+
+# --- a shared clone -----------------------------------------------------------------------------------------------
+
+
+def _clone(of: Layout, copy: Path, sha: str | None, branch: str | None, marker: str) -> CopyInfo:
+    unfinished = copy.with_name(f".{copy.name}.unfinished")  # of a dispatcher that was killed: no worker was ever in it
+    if unfinished.exists():
+        delete_tree(unfinished)
+    try:
+        notes = build(of, Layout(unfinished, unfinished / ".git", unfinished / ".git"), sha, branch)
+        mark.write(layout(unfinished), Marker(marker, CopyMode.CLONE, sha, branch, notes))
+        if copy.exists():
+            copy.rmdir()  # empty, or it would have been refused
+        unfinished.rename(copy)
+    except OSError as error:
+        raise RepositoryError(f"{copy} cannot be made: {error}") from error
+    return CopyInfo(copy, sha, branch, branch is None, CopyMode.CLONE, False, notes)
+
+
+def build(of: Layout, new: Layout, sha: str | None, branch: str | None) -> tuple[str, ...]:
+    """A shared clone of one repository with its work tree at `sha`. Returns what a reader should know."""
+    config = of.config()
+    form = {key: value for _, key, value in config}.get("extensions.objectformat", "sha1")
+    new.root.mkdir(parents=True, exist_ok=True)
+    new.git_dir.mkdir(parents=True, exist_ok=True)
+    env = {"GIT_DIR": str(new.git_dir), "GIT_WORK_TREE": str(new.root)}
+    call(["init", "--quiet", "--template=", f"--object-format={form}"], cwd=new.root, env=env)
+    (new.objects / "info" / "alternates").write_text(quoted_path(of.objects) + "\n", errors="surrogateescape")
+    with (new.git_dir / "config").open("a", errors="surrogateescape") as file:
+        file.write(quoted_config(_copied_config(of, new.root, config)))
+    with view(of) as seen:
+        _write_refs(seen, new, sha, branch)
+    _copy_info(of, new)
+    _copy_hooks(of, new)
+    return _check_out(of, new, sha, config) if sha is not None else ()
+
+
+def _copied_config(of: Layout, root: Path, config: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    kept = [("gc.auto", "0"), ("maintenance.auto", "false"), ("push.default", "nothing")]
+    for scope, key, value in config:
+        section, _, rest = key.partition(".")
+        if scope not in ("local", "worktree"):
+            continue
+        if section == "remote" and rest.rpartition(".")[2] in ("url", "fetch"):
+            kept.append((key, _without_password(value)))
+        elif key == "core.hookspath":
+            own = os.path.isabs(value) and Path(value).is_relative_to(of.root)
+            kept.append((key, str(root / Path(value).relative_to(of.root)) if own else value))
+        elif section in COPIED or key in COPIED:
+            kept.append((key, value))
+    return kept
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", lambda m: m[1] if "ssh" not in m[1] else m[0], url)
+
+
+def _write_refs(seen: View, new: Layout, sha: str | None, branch: str | None) -> None:
+    """Branches, tags and remote-tracking branches as they are in the target, and HEAD; all in one file."""
+    refs = {name: (value, "") for name, value in seen.refs("refs/heads", "refs/remotes").items()}
+    for line in seen.run("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags").out.split(
+        b"\n"
+    ):
+        if line:
+            plain, peeled, name = os.fsdecode(line).split(" ", 2)
+            refs[name] = (plain, peeled)
+    if sha is not None and branch is not None:
+        refs[f"refs/heads/{branch}"] = (sha, "")
+    lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
+    for name in sorted(refs, key=os.fsencode):
+        plain, peeled = refs[name]
+        lines.append(f"{plain} {name}\n" + (f"^{peeled}\n" if peeled else ""))
+    (new.git_dir / "packed-refs").write_text("".join(lines), errors="surrogateescape")
+    head = f"ref: refs/heads/{branch}" if branch is not None else sha
+    (new.git_dir / "HEAD").write_text(f"{head}\n", errors="surrogateescape")
+
+
+def _copy_info(of: Layout, new: Layout) -> None:
+    (new.git_dir / "info").mkdir(exist_ok=True)
+    for source, name in [(of.common, "shallow"), *((of.common / "info", n) for n in INFO)]:
+        if (source / name).is_file():
+            into = new.git_dir / "info" if source.name == "info" else new.git_dir
+            shutil.copyfile(source / name, into / name)
+
+
+def _copy_hooks(of: Layout, new: Layout) -> None:
+    hooks = of.common / "hooks"
+    if hooks.is_dir():
+        shutil.copytree(hooks, new.git_dir / "hooks", ignore=shutil.ignore_patterns("*.sample"), symlinks=False)
+
+
+def _check_out(of: Layout, new: Layout, sha: str, config: list[tuple[str, str, str]]) -> tuple[str, ...]:
+    with view(new) as seen:
+        seen.run("read-tree", "--reset", "-u", sha)
+        missing = lfs.fill(seen, of) if (new.root / ".gitattributes").exists() else []
+        notes = [f"LFS content is not in the target: {path}" for path in missing]
+        notes += _submodules(of, new, seen)
+    drivers = {key.split(".")[1] for _, key, _ in config if key.startswith("filter.")} - {"lfs"}
+    notes += [f"files of the filter {name!r} are as they are stored: no filter was run" for name in sorted(drivers)]
+    return tuple(notes)
+
+
+def _submodules(of: Layout, new: Layout, seen: View) -> list[str]:
+    """Each submodule that is checked out in the target, as a shared clone of its own; the others are named."""
+    notes = []
+    for path, sha in seen.gitlinks().items():
+        try:
+            source = layout(of.root / path)
+        except RepositoryError:
+            notes.append(f"submodule {path} is not checked out in the target, and not in the copy")
+            continue
+        inner = Layout(new.root / path, new.git_dir / "modules" / path, new.git_dir / "modules" / path)
+        notes += build(source, inner, sha, None)
+        up = os.path.relpath(inner.git_dir, inner.root)
+        (inner.root / ".git").write_text(f"gitdir: {up}\n", errors="surrogateescape")
+        back = quoted_config([("core.worktree", os.path.relpath(inner.root, inner.git_dir))])
+        with (inner.git_dir / "config").open("a", errors="surrogateescape") as file:
+            file.write(back)
+    return notes
+
+
+# --- a worktree ---------------------------------------------------------------------------------------------------
+
+
+def _worktree(of: Layout, copy: Path, sha: str | None, branch: str | None, marker: str) -> CopyInfo:
+    """A linked worktree on a branch of its own. What a killed dispatcher left is taken over or named, never doubled."""
+    del branch
+    if sha is None:
+        raise RepositoryError(f"{of.root} has no commit yet: git cannot add a worktree", hint="use `copy: clone`")
+    name = f"{WORK_BRANCH}/{word(marker)}"
+    of.run("worktree", "prune")  # a registration whose folder is gone
+    held = _holder(of, f"refs/heads/{name}")
+    if held is not None:
+        raise RepositoryError(f"the branch {name} is checked out at {held}", hint="move that worktree away")
+    with view(of) as seen:
+        there = seen.sha(f"refs/heads/{name}")
+    if there not in (None, sha):
+        raise RepositoryError(f"the branch {name} holds work: {there}", hint=f"rename or remove the branch {name}")
+    of.run("worktree", "add", "--no-checkout", *([] if there else ["-b", name]), str(copy), name if there else sha)
+    new = layout(copy)
+    notes = _check_out(of, new, sha, of.config())
+    mark.write(new, Marker(marker, CopyMode.WORKTREE, sha, name, notes))
+    return CopyInfo(copy, sha, name, False, CopyMode.WORKTREE, False, notes)
+
+
+def checkouts(of: Layout) -> dict[Path, str | None]:
+    """Every work tree of a repository and the full ref that its HEAD names (None when detached)."""
+    found: dict[Path, str | None] = {}
+    for folder in [of.common, *sorted((of.common / "worktrees").glob("*"))]:
+        try:
+            head = os.fsdecode((folder / "HEAD").read_bytes()).strip()
+            pointer = folder / "gitdir"
+            linked = folder != of.common
+            root = Path(os.fsdecode(pointer.read_bytes()).strip()).parent if linked else of.common.parent
+        except OSError:
+            continue
+        found[root] = head.removeprefix("ref: ") if head.startswith("ref: ") else None
+    return found
+
+
+def _holder(of: Layout, ref: str) -> Path | None:
+    return next((root for root, head in checkouts(of).items() if head == ref), None)
+
+
+# --- what a brief or a person asks of a copy ----------------------------------------------------------------------
+
+
+def instructions(repository: Path, base_sha: str | None) -> str | None:
+    """The text of AGENTS.md and CLAUDE.md at the base commit; None when there is neither."""
+    if base_sha is None:
+        return None
+    texts: list[str] = []
+    with view(layout(repository)) as seen:
+        for name in ("AGENTS.md", "CLAUDE.md"):
+            listed = seen.run("ls-tree", base_sha, "--", name).text
+            if not listed.startswith("100"):  # absent, or a symbolic link to the other one
+                continue
+            text = seen.run("cat-file", "blob", f"{base_sha}:{name}").out.decode("utf-8", errors="replace").strip()
+            if text and text not in texts:
+                texts.append(text)
+    return "\n\n".join(texts) or None
+
+
+def delete_tree(folder: Path) -> None:
+    """Remove a folder, read-only parts included (module caches are often made read-only)."""
+
+    def allow(function: Callable[[str], object], path: str, _: object) -> None:
+        os.chmod(os.path.dirname(path), stat.S_IRWXU)
+        if not os.path.islink(path):
+            os.chmod(path, stat.S_IRWXU)
+        function(path)
+
+    shutil.rmtree(folder, onerror=allow)
+
+
+def remove(copy: Path, target: Path) -> None:
+    """Delete a copy, but only when everything in it is on a ref of the target. Refused names what would be lost.
+
+    A checkout that was used in place is let go of and otherwise left alone.
+    """
+    there, here = mark.read(copy), layout(copy)
+    if there is None:
+        raise RepositoryError(f"{copy} is not a task copy", hint="nothing was removed")
+    if there.mode is CopyMode.IN_PLACE:
+        mark.erase(here)
+        return
+    of = resolve(target).layout
+    lost = unkept(here, of)
+    if lost:
+        raise Refused(f"{copy} is not removed; not on any ref: {', '.join(lost[:5])}", hint="keep it on a ref first")
+    if there.mode is CopyMode.CLONE:
+        delete_tree(copy)
+        return
+    of.run("worktree", "remove", "--force", str(copy))  # forced once: git refuses submodules otherwise
+    of.run("update-ref", "-d", f"refs/heads/{there.branch}")

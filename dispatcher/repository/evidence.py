@@ -1,0 +1,490 @@
+"""What git says a worker left behind. Read after its whole tree is dead, against a base recorded before it started.
+
+Two marks are taken with `snapshot`: the task's base, once, and the start of each attempt. Paths that were dirty before
+are subtracted by the hash of their content, not by their name. A path that git calls modified although its bytes are
+those of the index (line endings, LFS: the filters say otherwise, or an mtime moved) is a phantom and no work. Paths of
+tools (`SCRATCH`) are named and no work either. When git fails, that is the evidence: never "no changes".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dispatcher.errors import DispatcherError, GitError, RepositoryError
+from dispatcher.repository import lfs, locks, marker
+from dispatcher.repository import trace as traces
+from dispatcher.repository.git import Layout, View, layout, view
+from dispatcher.task import Commit, CopyMode, Evidence
+
+SCRATCH = (".claude/settings.local.json", ".opencode/", ".claude/.cache/")
+DIFF = ("--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--ignore-submodules=dirty", "-z")
+HASHED_WHOLE = 256 * 1024 * 1024  # larger files are told apart by size and time
+WALKED = 50_000  # entries of ignored folders that are looked at
+COMMITS = 500
+
+
+@dataclass(frozen=True)
+class TaskBase:
+    """Where a copy stood. `heads` are its branches and its stash; `dirty` maps a path to the hash of its content."""
+
+    base: str | None
+    branch: str | None = None
+    detached: bool = False
+    dirty: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[str, str] = field(default_factory=dict)
+    git_dir: str = ""
+    taken_at: int = 0  # nanoseconds on the file system's own clock
+
+    def to_json(self) -> str:
+        return json.dumps({**self.__dict__, "dirty": dict(self.dirty), "heads": dict(self.heads)})
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskBase:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of `git status`. `head` and `index` are blob ids; `state` is git's XY."""
+
+    path: str
+    state: str  # "??" when untracked
+    index_mode: str = "000000"
+    work_mode: str = "000000"
+    index: str = ""
+
+
+def snapshot(copy: Path) -> TaskBase:
+    """The state now. Raises GitError or RepositoryError: a task whose start cannot be read must not start."""
+    of = layout(copy)
+    first = _stamp(of)
+    with view(of) as seen:
+        entries = status(seen)
+        taken = TaskBase(
+            base=seen.sha("HEAD"),
+            branch=seen.branch(),
+            detached=seen.branch() is None,
+            dirty=_hashes(seen, entries),
+            heads=seen.refs("refs/heads", "refs/stash"),
+            git_dir=str(of.git_dir),
+        )
+    return replace(taken, taken_at=_stamp(of, after=first))
+
+
+def _stamp(of: Layout, *, after: int = 0) -> int:
+    """The file system's time, later than `after` where its clock is fine enough."""
+    file = of.git_dir / "dispatcher.stamp"
+    for _ in range(50):
+        file.write_bytes(b"")
+        at = file.stat().st_mtime_ns
+        if at > after:
+            break
+        time.sleep(0.001)
+    file.unlink()
+    return at
+
+
+def status(seen: View, *, untracked: str = "all") -> list[Entry]:
+    """Changed and untracked paths, any bytes in their names, submodules left to `_submodules`."""
+    words = ("status", "--porcelain=v2", "-z", f"--untracked-files={untracked}", "--no-renames", "--no-ahead-behind")
+    entries = []
+    for record in seen.run(*words, "--ignore-submodules=dirty").out.split(b"\0"):
+        line = os.fsdecode(record)
+        if line.startswith("1 "):
+            _, state, _, _, index_mode, work_mode, _, index, path = line.split(" ", 8)
+            entries.append(Entry(path, state, index_mode, work_mode, index))
+        elif line.startswith("u "):
+            path = line.split(" ", 10)[10]
+            entries.append(Entry(path, "UU"))
+        elif line.startswith("? "):
+            entries.append(Entry(line[2:], "??"))
+    return entries
+
+
+def changed(seen: View) -> list[Entry]:
+    """The same without phantoms."""
+    entries = status(seen)
+    skipped = phantoms(seen, entries)
+    return [entry for entry in entries if entry.path not in skipped]
+
+
+# --- content ------------------------------------------------------------------------------------------------------
+
+
+def _hashes(seen: View, entries: Iterable[Entry]) -> dict[str, str]:
+    entries = list(entries)
+    skipped = phantoms(seen, entries)
+    dirty = {e.path: content_hash(seen.of.root / e.path) for e in entries if e.path not in skipped}
+    for path, sha in seen.gitlinks().items():
+        state = repository_state(seen.of.root / path)
+        if state is not None and (path in dirty or state != f"{sha}:"):
+            dirty[path] = state
+    return dirty
+
+
+def content_hash(path: Path) -> str:
+    """Kind, executable bit and content in one word; a folder that is a repository by its HEAD and its dirty paths."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return "gone"
+    if stat.S_ISLNK(info.st_mode):
+        return "link:" + hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
+    if stat.S_ISDIR(info.st_mode):
+        return repository_state(path) or "folder"
+    if not stat.S_ISREG(info.st_mode):
+        return f"special:{stat.S_IFMT(info.st_mode)}"
+    kind = "program" if info.st_mode & stat.S_IXUSR else "file"
+    if info.st_size > HASHED_WHOLE:
+        return f"{kind}:{info.st_size}:{info.st_mtime_ns}"
+    try:
+        with path.open("rb") as handle:
+            return f"{kind}:{hashlib.file_digest(handle, 'sha256').hexdigest()}"
+    except OSError as error:
+        return f"unreadable:{error.errno}:{info.st_size}:{info.st_mtime_ns}"
+
+
+def repository_state(root: Path) -> str | None:
+    """`<HEAD>:<hash of its dirty paths, empty when clean>` of an inner repository, None when it is none."""
+    try:
+        of = layout(root)
+        with view(of) as seen:
+            dirty = _hashes(seen, status(seen))
+            listed = hashlib.sha256(json.dumps(sorted(dirty.items())).encode()).hexdigest() if dirty else ""
+            return f"{seen.sha('HEAD')}:{listed}"
+    except RepositoryError:
+        return None
+
+
+def phantoms(seen: View, entries: Sequence[Entry]) -> set[str]:
+    """Paths that git calls modified although nobody changed them: same mode, and the bytes of the index or of LFS."""
+    asked = [e for e in entries if e.state == ".M" and e.index_mode == e.work_mode and e.index_mode.startswith("100")]
+    found, rest = set(), []
+    for entry in asked:
+        if blob_id(seen.of.root / entry.path, entry.index) == entry.index:
+            found.add(entry.path)
+        else:
+            rest.append(entry)
+    if rest:
+        for entry, blob in zip(rest, small_blobs(seen, [e.index for e in rest]), strict=True):
+            if blob is not None and lfs.same_content(blob, seen.of.root / entry.path):
+                found.add(entry.path)
+    return found
+
+
+def blob_id(path: Path, like: str) -> str | None:
+    """The id that git would give these very bytes, in the hash that `like` is written in."""
+    try:
+        size = path.lstat().st_size
+        digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
+        digest.update(b"blob %d\0" % size)
+        with path.open("rb") as handle:
+            while block := handle.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def small_blobs(seen: View, ids: Sequence[str]) -> list[bytes | None]:
+    """The contents of blobs that may be LFS pointers; None for all others."""
+    sizes = seen.run("cat-file", "--batch-check=%(objectsize)", stdin="".join(f"{i}\n" for i in ids).encode()).out
+    small = [
+        i for i, size in zip(ids, sizes.split(b"\n"), strict=False) if size.isdigit() and int(size) <= lfs.POINTER_LIMIT
+    ]
+    if not small:
+        return [None] * len(ids)
+    out, contents, at = seen.run("cat-file", "--batch", stdin="".join(f"{i}\n" for i in small).encode()).out, {}, 0
+    for name in small:
+        end = out.index(b"\n", at)
+        size = int(out[at:end].rsplit(b" ", 1)[1])
+        contents[name] = out[end + 1 : end + 1 + size]
+        at = end + 1 + size + 1
+    return [contents.get(i) for i in ids]
+
+
+# --- inspection ---------------------------------------------------------------------------------------------------
+
+
+def inspect(
+    copy: Path,
+    base: TaskBase,
+    start: TaskBase | None = None,
+    *,
+    trace: Path | None = None,
+    target: Path | None = None,
+    scratch: Sequence[str] = SCRATCH,
+) -> Evidence:
+    """Everything git knows about the task so far. Never raises for git trouble: see `Evidence.error`."""
+    try:
+        of = layout(copy)
+        if base.git_dir and str(of.git_dir) != base.git_dir:
+            return Evidence(error=f"{copy}/.git is not the git folder that the task began with: {of.git_dir}")
+        with view(of) as seen:
+            commands = traces.read(trace) if trace else []
+            there = marker.read(copy)
+            mode = there.mode if there is not None else CopyMode.CLONE
+            return _Inspection(seen, base, start, commands, target, scratch, mode).evidence()
+    except GitError as error:
+        return Evidence(error=error.stderr or error.message)
+    except (DispatcherError, OSError, ValueError) as error:
+        return Evidence(error=str(error) or type(error).__name__)
+
+
+@dataclass
+class _Inspection:
+    """The steps of one inspection over what they share."""
+
+    seen: View
+    base: TaskBase
+    start: TaskBase | None
+    commands: list[traces.Command]
+    target: Path | None
+    scratch: Sequence[str]
+    mode: CopyMode
+    notes: list[str] = field(default_factory=list)
+
+    def evidence(self) -> Evidence:
+        seen, base, of = self.seen, self.base, self.seen.of
+        head, branch = seen.sha("HEAD"), seen.branch()
+        entries = status(seen)
+        now = _hashes(seen, entries)
+        # The branches of a worktree are everybody's: a person's commit on one of them is not this worker's.
+        heads = seen.refs("refs/heads", "refs/stash") if self.mode is CopyMode.CLONE else {}
+        dirty, scratch = self._split(now, {e.path for e in entries if e.state == "??"})
+        rewritten = base.base is not None and (head is None or not seen.is_ancestor(base.base, head))
+        commits = self._commits(head)
+        self._tell(now, commits, branch)
+        files, insertions, deletions = self._extent(head, dirty, entries)
+        nothing = not commits and not dirty
+        hook, signer = self._refusals()
+        return Evidence(
+            head=head,
+            commits=tuple(commits),
+            dirty=tuple(dirty),
+            files=tuple(files),
+            insertions=insertions,
+            deletions=deletions,
+            moved=self._moved(head, now, heads),
+            rewritten=rewritten,
+            detached=branch is None,
+            elsewhere=tuple(self._elsewhere(head, heads)),
+            ignored=tuple(self._ignored()) if nothing else (),
+            scratch=tuple(scratch),
+            nested=tuple(e.path.rstrip("/") for e in entries if e.state == "??" and e.path.endswith("/")),
+            stale_lock=", ".join(str(path) for path in locks.found(of)) or None,
+            hook_output=hook,
+            notes=(*self.notes, *([] if signer is None else [f"signing failed: {signer}"])),
+        )
+
+    def _split(self, now: Mapping[str, str], untracked: set[str]) -> tuple[list[str], list[str]]:
+        changed = sorted((p for p, h in now.items() if self.base.dirty.get(p) != h), key=os.fsencode)
+        tools = [p for p in changed if p in untracked and _is_scratch(p, self.scratch)]
+        return [p.rstrip("/") for p in changed if p not in tools], tools
+
+    def _commits(self, head: str | None) -> list[Commit]:
+        if head is None or head == self.base.base:
+            return []
+        span = [head] if self.base.base is None else [f"{self.base.base}..{head}"]
+        words = ("log", "-z", "--topo-order", f"--max-count={COMMITS}", "--format=%H %s", "--no-show-signature")
+        lines = [os.fsdecode(line) for line in self.seen.run(*words, *span, "--").out.split(b"\0") if line]
+        made = [Commit(*line.split(" ", 1)) for line in reversed(lines)]
+        return self._mine(made)
+
+    def _mine(self, made: list[Commit]) -> list[Commit]:
+        """In a person's own checkout, the commits that this worker's git made; elsewhere all are the worker's."""
+        if self.mode is not CopyMode.IN_PLACE or not self.commands:
+            return made
+        here = os.path.realpath(self.seen.of.root)
+        mine = [c for c in traces.commits(self.commands) if c.folder and os.path.realpath(c.folder) == here]
+        own = {sha for sha, at in _reflog(self.seen.of.git_dir / "logs" / "HEAD") if _during(at, mine)}
+        self.notes += [f"not this worker's: {c.sha[:12]} {c.subject}" for c in made if c.sha not in own]
+        return [c for c in made if c.sha in own]
+
+    def _tell(self, now: Mapping[str, str], commits: Sequence[Commit], branch: str | None) -> None:
+        if commits and branch is None:
+            self.notes.append("HEAD is detached: no branch holds these commits")
+        for path in sorted(self.base.dirty):
+            if path not in now and not commits:
+                self.notes.append(f"was uncommitted before the task and is gone: {path}")
+        alive = locks.users(self.seen.of)
+        if alive:
+            self.notes.append("still running in the copy: " + ", ".join(f"{n} (pid {p})" for p, n in alive[:5]))
+
+    def _extent(self, head: str | None, dirty: Sequence[str], entries: Sequence[Entry]) -> tuple[list[str], int, int]:
+        """Every path that differs from the base, with inserted and deleted lines."""
+        seen, base = self.seen, self.base.base
+        empty = seen.run("hash-object", "-t", "tree", "--stdin").text
+        tracked = {e.path for e in entries if e.state != "??"}
+        out = b""
+        if head is not None and head != base:
+            out = seen.run("diff-tree", "-r", "--numstat", *DIFF, base or empty, head).out
+        counts = _numstat(out)
+        touched = [path for path in dirty if path in tracked]
+        if touched:
+            whole = _numstat(seen.run("diff-index", "--numstat", *DIFF, base or empty).out)
+            counts = {p: whole[p] for p in {*counts, *touched} if p in whole}
+        for path in dirty:
+            if path not in tracked:
+                counts[path] = (_lines(seen.of.root / path), 0)
+        files = sorted(counts, key=os.fsencode)
+        return files, sum(a for a, _ in counts.values()), sum(d for _, d in counts.values())
+
+    def _moved(self, head: str | None, now: Mapping[str, str], heads: Mapping[str, str]) -> bool:
+        start = self.start or self.base
+        return (
+            head != start.base
+            or dict(now) != dict(start.dirty)
+            or (self.mode is CopyMode.CLONE and heads != start.heads)
+        )
+
+    def _refusals(self) -> tuple[str | None, str | None]:
+        """The hook and the signing program that stopped the last commit here, None when it went through."""
+        here = os.path.realpath(self.seen.of.root)
+        tries = [c for c in traces.commits(self.commands) if os.path.realpath(str(c.folder)) == here]
+        if not tries or tries[-1].code == 0:
+            return None, None
+        hook = tries[-1].failed_hook
+        return (f"the hook {hook} refused the commit" if hook else None), tries[-1].failed_signer
+
+    # ignored paths
+
+    def _ignored(self) -> list[str]:
+        """Ignored paths that changed since the base was taken, told by the change time that no tool can set back."""
+        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        listed = [os.fsdecode(path) for path in self.seen.run(*words).out.split(b"\0") if path]
+        found: list[str] = []
+        left = WALKED
+        for path in listed:
+            for inner, info in _walk(self.seen.of.root, path):
+                left -= 1
+                if info.st_ctime_ns >= self.base.taken_at:
+                    found.append(inner)
+                if left <= 0 or len(found) >= 100:
+                    self.notes.append("more ignored paths than were looked at")
+                    return found
+        return found
+
+    # commits that are not on HEAD
+
+    def _elsewhere(self, head: str | None, heads: Mapping[str, str]) -> list[str]:
+        seen = self.seen
+        found: list[str] = []
+        for name, sha in heads.items():
+            known = self.base.heads.get(name) == sha or sha == head
+            if not known and not (head is not None and seen.is_ancestor(sha, head)) and not self._in_base(sha):
+                label = "its stash" if name == "refs/stash" else "branch " + name.removeprefix("refs/heads/")
+                found.append(f"{sha} in {seen.of.root} ({label})")
+        here = os.path.realpath(seen.of.root)
+        folders: dict[str, list[traces.Command]] = {}
+        for command in traces.commits(self.commands):
+            folder = os.path.realpath(str(command.folder))
+            if folder != here and command.code == 0:
+                folders.setdefault(folder, []).append(command)
+        for folder, commands in folders.items():
+            found += self._made_in(Path(folder), commands)
+        return list(dict.fromkeys(found))
+
+    def _in_base(self, sha: str) -> bool:
+        return self.base.base is not None and self.seen.is_ancestor(sha, self.base.base)
+
+    def _made_in(self, folder: Path, commands: Sequence[traces.Command]) -> list[str]:
+        """Commits of the worker's git in another folder, if that folder shares this history (a test's own does not)."""
+        try:
+            other = layout(folder)
+        except RepositoryError:
+            return self._made_in_gone(folder, commands)
+        if not self._related(other):
+            return []
+        made = [sha for sha, at in _reflog(other.git_dir / "logs" / "HEAD") if _during(at, commands)]
+        return [f"{sha} in {folder}" for sha in made]
+
+    def _related(self, other: Layout) -> bool:
+        if other.common == self.seen.of.common or (self.target and other.common == layout(self.target).common):
+            return True
+        if self.base.base is None:
+            return False
+        with view(other) as seen:
+            return seen.sha(self.base.base) is not None
+
+    def _made_in_gone(self, folder: Path, commands: Sequence[traces.Command]) -> list[str]:
+        """A worktree that was removed again: its commits are still in the branch logs of the copy or the target."""
+        places = [self.seen.of.common, *([layout(self.target).common] if self.target else [])]
+        found = []
+        for place in dict.fromkeys(places):
+            for log in sorted((place / "logs" / "refs" / "heads").rglob("*")):
+                made = _reflog(log) if log.is_file() else []
+                found += [
+                    f"{sha} in {folder} (removed; branch log {log.name})" for sha, at in made if _during(at, commands)
+                ]
+        return found
+
+
+def _is_scratch(path: str, patterns: Sequence[str]) -> bool:
+    return any(path == pattern or (pattern.endswith("/") and path.startswith(pattern)) for pattern in patterns)
+
+
+def _numstat(out: bytes) -> dict[str, tuple[int, int]]:
+    """`added TAB deleted TAB path NUL`; binary files have dashes and count as nothing."""
+    counts = {}
+    for record in out.split(b"\0"):
+        if record:
+            added, deleted, path = record.split(b"\t", 2)
+            counts[os.fsdecode(path)] = (int(added) if added != b"-" else 0, int(deleted) if deleted != b"-" else 0)
+    return counts
+
+
+def _lines(path: Path) -> int:
+    """Lines of an untracked text file; 0 for a binary one, as git counts them."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode) or path.stat().st_size > HASHED_WHOLE:
+            return 0
+        data = path.read_bytes()
+    except OSError:
+        return 0
+    return 0 if b"\0" in data[:8000] else data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+
+
+def _walk(root: Path, path: str) -> Iterable[tuple[str, os.stat_result]]:
+    whole = root / path
+    try:
+        if not path.endswith("/"):
+            yield path, whole.lstat()
+            return
+        for folder, _, names in os.walk(whole):
+            for name in names:
+                file = Path(folder, name)
+                yield os.path.relpath(file, root), file.lstat()
+    except OSError:
+        return
+
+
+def _reflog(file: Path) -> list[tuple[str, float]]:
+    """New commit and time of each commit-making entry of a reflog, read as text: no git runs in a foreign folder."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        head, _, message = line.partition(b"\t")
+        words = head.split(b" ")
+        if (
+            len(words) >= 5
+            and words[-2].isdigit()
+            and message.startswith((b"commit", b"merge", b"cherry-pick", b"re", b"am"))
+        ):
+            found.append((words[1].decode("ascii", "replace"), float(words[-2])))
+    return found
+
+
+def _during(at: float, commands: Iterable[traces.Command]) -> bool:
+    """Reflogs know whole seconds only."""
+    return any(int(c.started) <= at <= (c.ended if c.ended is not None else c.started + 1) for c in commands)

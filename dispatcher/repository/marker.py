@@ -1,0 +1,41 @@
+"""The file that says whose a task copy is. It lies in the git folder, so it can never make a work tree dirty."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dispatcher.errors import RepositoryError
+from dispatcher.repository.git import Layout, layout
+from dispatcher.task import CopyMode
+
+NAME = "dispatcher.json"
+
+
+@dataclass(frozen=True)
+class Marker:
+    marker: str  # the task's own word
+    mode: CopyMode
+    base: str | None
+    branch: str | None
+    notes: tuple[str, ...] = ()
+
+
+def read(copy: Path) -> Marker | None:
+    """Whose copy this is; None when it is nobody's, or no repository at all."""
+    try:
+        content = json.loads((layout(copy).git_dir / NAME).read_text())
+        return Marker(**{**content, "mode": CopyMode(content["mode"]), "notes": tuple(content["notes"])})
+    except (OSError, ValueError, TypeError, KeyError, RepositoryError):
+        return None
+
+
+def write(of: Layout, marker: Marker) -> None:
+    new = of.git_dir / (NAME + ".new")
+    new.write_text(json.dumps(asdict(marker)))
+    new.replace(of.git_dir / NAME)
+
+
+def erase(of: Layout) -> None:
+    (of.git_dir / NAME).unlink(missing_ok=True)
