@@ -35,8 +35,9 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, BY_NAME))
         for group in GROUPS:
+            rows = [(entry.name.ljust(width), entry.help) for entry in COMMANDS if entry.group == group]
             with formatter.section(group):
-                formatter.write_dl([(entry.name.ljust(width), entry.help) for entry in COMMANDS if entry.group == group])
+                formatter.write_dl(rows)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Names and help come from the catalog: a TAB on the command's name imports no command."""
@@ -65,7 +66,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="First time here: dispatcher demo, then dispatcher init. Help on one command: dispatcher COMMAND --help.")
+@app.callback(epilog="First time here: dispatcher demo, then dispatcher init.")
 def _root(
     version: Annotated[
         bool, typer.Option("--version", "-V", is_eager=True, callback=_print_version, help="Show the version and exit.")

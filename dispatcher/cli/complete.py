@@ -49,11 +49,11 @@ def _starting(incomplete: str, offers: Iterator[tuple[str, str]]) -> Pairs:
 def _tasks() -> Iterator[tuple[str, str]]:
     from dispatcher.cli import home
     from dispatcher.cli.render import clean
-    from dispatcher.store import queue
+    from dispatcher.store import glance
 
     with home.existing(None) as store:
-        for task in queue.tasks(store, limit=200):
-            yield str(task.id), clean(f"{task.status}: {task.title}")
+        for row in glance.task_names(store):
+            yield str(row["id"]), clean(f"{row['status']}: {row['title']}")
 
 
 def _candidates() -> Iterator[tuple[str, str]]:
@@ -77,8 +77,8 @@ def _holds() -> Iterator[tuple[str, str]]:
 
     from dispatcher.cli import home
     from dispatcher.cli.render import clean
-    from dispatcher.store import holds
+    from dispatcher.store import glance
 
     with home.existing(None) as store:
-        for hold in holds.active(store, time.time()):
-            yield hold.key, clean(hold.reason)
+        for hold in glance.status(store, time.time())["holds"]:
+            yield hold["key"], clean(hold["reason"])

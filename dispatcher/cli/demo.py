@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher.cli import home
-from dispatcher.cli.log import rows_of
 from dispatcher.cli.render import Column, note, out, table
 from dispatcher.cli.wording import duration
 from dispatcher.demo import scenes
@@ -141,6 +140,7 @@ def _environment(stage: Stage) -> dict[str, str]:
         "XDG_CACHE_HOME": stage.user / ".cache",
         "CLAUDE_CONFIG_DIR": stage.user / ".claude",
     }
+    package = str(Path(__file__).resolve().parents[2])  # so that `-m` finds this very program, installed or not
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "DISPATCHER_"))}
     return {
         **kept,
@@ -148,6 +148,7 @@ def _environment(stage: Stage) -> dict[str, str]:
         "ANTHROPIC_API_KEY": _INVENTED_KEY,
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "DISPATCHER_HOME": str(stage.home),
+        "PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH")))),
     }
 
 
@@ -208,8 +209,10 @@ def models_yaml(stage: Stage, url: str | None) -> str:
 
 def _credential(harness: str, url: str | None) -> str:
     if harness == "claude":
-        return f"demo-claude: {{billing: free, env: [ANTHROPIC_API_KEY], base_url: \"{url}\"}}"
-    return f"demo-{harness}: {{billing: free}}" if url is None else f'demo-{harness}: {{billing: free, base_url: "{url}"}}'
+        return f'demo-claude: {{billing: free, env: [ANTHROPIC_API_KEY], base_url: "{url}"}}'
+    return (
+        f"demo-{harness}: {{billing: free}}" if url is None else f'demo-{harness}: {{billing: free, base_url: "{url}"}}'
+    )
 
 
 def _dispatcher(stage: Stage, environment: Mapping[str, str], *words: str) -> int:
@@ -221,11 +224,10 @@ def _dispatcher(stage: Stage, environment: Mapping[str, str], *words: str) -> in
 
 
 def _report(stage: Stage) -> None:
-    from dispatcher.store import history, queue
+    from dispatcher.store import glance
 
     with home.opened(stage.home) as store:
-        attempts = [attempt for task in queue.tasks(store) for attempt in history.attempts(store, task.id)]
-        table(rows_of(store, attempts), _COLUMNS)
+        table(sorted(glance.attempts(store), key=lambda row: (row["task"], row["attempt"])), _COLUMNS)
     out()
     out(f"workers     {_workers(stage)}")
     out(f"home        {stage.home}  (models.yaml, briefs/, logs/)")

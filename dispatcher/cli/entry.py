@@ -51,11 +51,12 @@ def _run(given: list[str]) -> int:
     try:
         from dispatcher.cli.express import run as run_express
 
-        if (code := run_express(given)) is not None:
+        words = given or ["--help"]
+        if (code := run_express(words)) is not None:
             return code
         from dispatcher.cli.app import run
 
-        return run(given or ["--help"])
+        return run(words)
     except DispatcherError as error:
         return _explain(error)
     except BrokenPipeError:

@@ -33,6 +33,11 @@ def configured(explicit: Path | None) -> Config:
     return load(home)
 
 
+def has_store(home: Path) -> bool:
+    """Whether something was ever queued there. Asking makes nothing, not even the folder."""
+    return (home / "logs" / "dispatcher.db").exists()
+
+
 @contextmanager
 def opened(home: Path) -> Iterator[Store]:
     """The store of a home, made when it is not there yet."""
@@ -46,10 +51,8 @@ def opened(home: Path) -> Iterator[Store]:
 @contextmanager
 def existing(explicit: Path | None) -> Iterator[Store]:
     """The store of a home in which something was queued before; looking around creates nothing."""
-    from dispatcher.config import database
-
     home = find(explicit)
-    if not database(home).exists():
+    if not has_store(home):
         raise BadInput(f"nothing was ever queued in {home}", hint="queue something with: dispatcher add BRIEF")
     with opened(home) as found:
         yield found

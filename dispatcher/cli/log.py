@@ -8,12 +8,8 @@ from dispatcher.cli.wording import clock, duration, money, tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
     from typing import Any
-
-    from dispatcher.store import Store
-    from dispatcher.task import Attempt, Task
 
 COLUMNS = [
     Column("task", "task", right=True),
@@ -41,74 +37,26 @@ def show_log(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    wanted = _status(status)
+    if status is not None:
+        _check(status)
     with home.existing(explicit) as store:
-        from dispatcher.store import history
+        from dispatcher.store import glance
 
-        found = history.recent(store, limit=limit, task_id=task_id, candidate=candidate, status=wanted)
-        rows = rows_of(store, found)
+        rows = glance.attempts(store, limit=limit, task=task_id, candidate=candidate, status=status)
+    for row in rows:
+        row["tokens"] = total_tokens(row)
     table(rows, COLUMNS, form=form(as_json=as_json, as_csv=as_csv), empty="no attempt yet; start with: dispatcher run")
 
 
-def rows_of(store: Store, attempts: Iterable[Attempt]) -> list[dict[str, Any]]:
-    """Attempts with what their tasks are now, in the order given."""
-    from dispatcher.store import queue
-
-    tasks: dict[int, Task] = {}
-    rows = []
-    for attempt in attempts:
-        task = tasks.setdefault(attempt.task_id, queue.get(store, attempt.task_id))
-        rows.append(_row(attempt, task))
-    return rows
+def total_tokens(row: dict[str, Any]) -> int | None:
+    """All tokens of an attempt; None when the CLI told none."""
+    kinds = [row[f"{kind}_tokens"] for kind in ("input", "output", "cache_read", "cache_write")]
+    return None if all(kind is None for kind in kinds) else sum(kind or 0 for kind in kinds)
 
 
-def _row(attempt: Attempt, task: Task) -> dict[str, Any]:
-    usage = attempt.usage
-    kinds = (usage.input, usage.output, usage.cache_read, usage.cache_write)
-    return {
-        "task": task.id,
-        "attempt": attempt.number,
-        "title": task.title,
-        "status": str(task.status),
-        "difficulty": str(task.difficulty),
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "seconds": attempt.seconds if attempt.seconds is not None else _lasted(attempt),
-        "candidate": attempt.candidate,
-        "harness": attempt.harness,
-        "harness_version": attempt.harness_version,
-        "model": attempt.model,
-        "observed_model": attempt.observed_model,
-        "model_evidence": str(attempt.model_evidence),
-        "credential": attempt.credential,
-        "billing": str(attempt.billing),
-        "prompt": str(attempt.prompt),
-        "outcome": None if attempt.outcome is None else str(attempt.outcome),
-        "outcome_reason": attempt.outcome_reason,
-        "verdict": attempt.verdict,
-        "verdict_reason": attempt.verdict_reason,
-        "exit_code": attempt.exit_code,
-        "end_reason": attempt.end_reason,
-        "tokens": None if all(kind is None for kind in kinds) else sum(kind or 0 for kind in kinds),
-        "input_tokens": usage.input,
-        "output_tokens": usage.output,
-        "list_price_usd": usage.cost_usd,
-        "result_commit": attempt.result_commit,
-        "source": str(attempt.source),
-        "folder": attempt.folder,
-    }
-
-
-def _lasted(attempt: Attempt) -> float | None:
-    return None if attempt.ended_at is None else attempt.ended_at - attempt.started_at
-
-
-def _status(name: str | None) -> Any:
-    if name is None:
-        return None
+def _check(status: str) -> None:
     from dispatcher.errors import BadInput
     from dispatcher.task import Status
 
-    if name not in set(Status):
-        raise BadInput(f"there is no status {name!r}", hint="one of " + ", ".join(Status))
-    return Status(name)
+    if status not in set(Status):
+        raise BadInput(f"there is no status {status!r}", hint="one of " + ", ".join(Status))

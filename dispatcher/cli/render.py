@@ -73,7 +73,12 @@ def form(*, as_json: bool = False, as_csv: bool = False) -> Form:
 
 
 def table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, form: Form = "auto", title: str = "", empty: str = ""
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[Column],
+    *,
+    form: Form = "auto",
+    title: str = "",
+    empty: str = "",
 ) -> None:
     """Print rows. JSON and CSV hold the raw values of all keys and columns; `empty` is said when there are no rows."""
     if form == "json":

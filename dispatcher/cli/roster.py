@@ -78,18 +78,14 @@ def add_hold(name: str, explicit: Path | None, *, lasts: str | None, reason: str
 def lift_hold(name: str, explicit: Path | None) -> None:
     now = time.time()
     with home.existing(explicit) as store:
-        found = [hold for hold in holds.active(store, now) if name in (hold.key, str(hold.id))]
-        if not found:
-            raise NotFound(f"there is no hold {name!r}", hint="dispatcher holds")
-        for hold in found:
-            holds.lift(store, hold.id, home.person(), now)
-            out(f"{hold.scope} {clean(hold.key)} is free again")
+        by_key = any(hold.key == name for hold in holds.active(store, now))
+        lifted = holds.lift(store, int(name) if name.isdecimal() and not by_key else name, home.person(), now)
+    for hold in lifted:
+        out(f"{hold.scope} {clean(hold.key)} is free again")
 
 
 def _active(config: Config, now: float) -> list[Hold]:
-    from dispatcher.config import database
-
-    if not database(config.home).exists():
+    if not home.has_store(config.home):
         return []
     with home.opened(config.home) as store:
         return list(holds.active(store, now))

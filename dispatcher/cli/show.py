@@ -7,11 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home
-from dispatcher.cli.log import rows_of
 from dispatcher.cli.render import clean, clean_block, json_out, out
 from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.errors import NotFound
-from dispatcher.store import history, queue
+from dispatcher.store import glance, history, queue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +41,7 @@ def print_copy(number: int, explicit: Path | None) -> None:
 
 def _document(store: Store, task: Task, attempts: list[Attempt]) -> dict[str, Any]:
     """The shape of `show --json`: the task's fields, its attempts with checks and evidence, its events."""
-    rows = rows_of(store, attempts)
+    rows = list(reversed(glance.attempts(store, task=task.id)))
     for row, attempt in zip(rows, attempts, strict=True):
         row["proof"] = attempt.proof
         row["notes"] = list(attempt.notes)

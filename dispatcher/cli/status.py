@@ -13,59 +13,24 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from dispatcher.store import Store
-
 Row = dict[str, "Any"]
 
 _ORDER = ("running", "queued", "waiting", "awaiting_approval", "needs_human", "needs_review", "paused", "failed")
-_PERSON = ("needs_human", "awaiting_approval", "failed")
+_NOTHING: Row = {"counts": {}, "running": [], "person": [], "holds": [], "next_wake": None}
 
 
 def show_status(explicit: Path | None, *, as_json: bool) -> None:
-    from dispatcher.config import database
-
     folder = home.find(explicit)
     now = time.time()
-    if database(folder).exists():
+    found: Row = {"home": str(folder), "now": now, **_NOTHING}
+    if home.has_store(folder):
+        from dispatcher.store import glance
+
         with home.opened(folder) as store:
-            found = collect(store, folder, now)
-    else:
-        found = {"home": str(folder), "now": now, "counts": {}, "running": [], "person": [], "holds": [], "next_wake": None}
+            found |= glance.status(store, now)
     if as_json:
         return json_out(found)
     return _print(found, now)
-
-
-def collect(store: Store, folder: Path, now: float) -> Row:
-    """Everything that `status` says, as plain values: the shape of `--json`."""
-    from dispatcher.store import history, holds, queue
-    from dispatcher.task import Status
-
-    running = {attempt.task_id: attempt for attempt in history.open_attempts(store)}
-    return {
-        "home": str(folder),
-        "now": now,
-        "counts": {str(status): count for status, count in queue.counts(store).items()},
-        "running": [
-            {
-                "id": task.id,
-                "title": task.title,
-                "candidate": running[task.id].candidate if task.id in running else None,
-                "prompt": str(running[task.id].prompt) if task.id in running else None,
-                "since": running[task.id].started_at if task.id in running else task.updated_at,
-            }
-            for task in queue.tasks(store, status=(Status.RUNNING,))
-        ],
-        "person": [
-            {"id": task.id, "status": str(task.status), "title": task.title, "reason": task.status_reason}
-            for task in queue.tasks(store, status=tuple(Status(name) for name in _PERSON))
-        ],
-        "holds": [
-            {"id": hold.id, "scope": str(hold.scope), "key": hold.key, "until": hold.until, "reason": hold.reason}
-            for hold in holds.active(store, now)
-        ],
-        "next_wake": queue.next_wake(store),
-    }
 
 
 def _print(found: Row, now: float) -> None:

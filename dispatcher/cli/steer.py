@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, note, out
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from dispatcher.task import Task
 
 
-
 def cancel_tasks(ids: Sequence[int], explicit: Path | None) -> None:
     def cancel(store: Store, task: Task, by: str) -> str:
-        _move(store, task, Status.CANCELLED, f"cancelled by {by}")
+        _move(store, task, Status.CANCELLED, f"cancelled by {by}", by)
         return "cancelled" + _tell_worker(store, task, "cancel", by)
 
     _each(ids, explicit, cancel)
@@ -34,7 +33,7 @@ def cancel_tasks(ids: Sequence[int], explicit: Path | None) -> None:
 
 def pause_tasks(ids: Sequence[int], explicit: Path | None) -> None:
     def pause(store: Store, task: Task, by: str) -> str:
-        _move(store, task, Status.PAUSED, f"paused by {by}")
+        _move(store, task, Status.PAUSED, f"paused by {by}", by)
         return "paused" + _tell_worker(store, task, "stop", by)
 
     _each(ids, explicit, pause)
@@ -44,7 +43,7 @@ def resume_tasks(ids: Sequence[int], explicit: Path | None) -> None:
     def resume(store: Store, task: Task, by: str) -> str:
         if task.status is not Status.PAUSED:
             raise BadInput(f"task {task.id} is {task.status}, not paused", hint=_hint_for(task))
-        _move(store, task, Status.QUEUED, f"resumed by {by}")
+        _move(store, task, Status.QUEUED, f"resumed by {by}", by)
         return "queued again"
 
     _each(ids, explicit, resume)
@@ -54,7 +53,7 @@ def retry_tasks(ids: Sequence[int], explicit: Path | None) -> None:
     def retry(store: Store, task: Task, by: str) -> str:
         if task.status in (Status.QUEUED, Status.RUNNING, Status.PAUSED):
             raise BadInput(f"task {task.id} is {task.status}", hint=_hint_for(task))
-        _move(store, task, Status.QUEUED, f"tried again by {by}", counters=Counters(), next=_next_of(task))
+        _move(store, task, Status.QUEUED, f"tried again by {by}", by, counters=Counters(), next=_next_of(task))
         return "queued again, counters at zero" + (f", goes on in {task.copy_path}" if task.copy_path else "")
 
     _each(ids, explicit, retry)
@@ -76,7 +75,7 @@ def _each(ids: Sequence[int], explicit: Path | None, act: Callable[[Store, Task,
         raise failed
 
 
-def _move(store: Store, task: Task, status: Status, reason: str, **fields: object) -> None:
+def _move(store: Store, task: Task, status: Status, reason: str, by: str, **fields: Any) -> None:
     if status not in TRANSITIONS[task.status]:
         raise BadInput(f"task {task.id} is {task.status} and cannot become {status}", hint=_hint_for(task))
     queue.update(
@@ -85,8 +84,8 @@ def _move(store: Store, task: Task, status: Status, reason: str, **fields: objec
         time.time(),
         status=status,
         status_reason=reason,
-        not_before=None,
         event=reason,
+        by=by,
         **fields,
     )
 

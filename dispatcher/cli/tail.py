@@ -26,9 +26,7 @@ _LOOK_EVERY = 0.25  # seconds between two looks at a file that grows
 _GOES_ON = frozenset({Status.RUNNING, Status.QUEUED, Status.WAITING})
 
 
-def tail_task(
-    number: int, explicit: Path | None, *, follow: bool, wanted: int | None, raw: bool, errors: bool
-) -> None:
+def tail_task(number: int, explicit: Path | None, *, follow: bool, wanted: int | None, raw: bool, errors: bool) -> None:
     from pathlib import Path
 
     with home.existing(explicit) as store:

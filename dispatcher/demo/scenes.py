@@ -66,7 +66,7 @@ SCENES = (
         route=(LIMITED, STEADY),
         text="Add `whisper(text)` in `whisper.py`: the text in small letters, followed by three dots.",
         file="whisper.py",
-        content='def whisper(text: str) -> str:\n    """The text in small letters."""\n    return text.lower() + "..."\n',
+        content='def whisper(text: str) -> str:\n    """In small letters."""\n    return text.lower() + "..."\n',
         message="Add whisper",
         shows="meets a rate limit; the next model of the route does it",
     ),

@@ -62,8 +62,12 @@ def tail(
     task: TaskId,
     home: Home = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task rests.")] = False,
-    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Number within the task. Default: the last.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The worker's own lines, with control characters made visible.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Number within the task. Default: the last.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The worker's own lines, with control characters made visible.")
+    ] = False,
     errors: Annotated[bool, typer.Option("--stderr", help="The worker's stderr instead.")] = False,
 ) -> None:
     """What a worker says and does, readable."""

@@ -30,7 +30,9 @@ def new(
 
 @app.command("add", rich_help_panel=QUEUE)
 def add(
-    briefs: Annotated[list[str], typer.Argument(metavar="BRIEF...", help="Files, folders (their *.md), or - for stdin.")],
+    briefs: Annotated[
+        list[str], typer.Argument(metavar="BRIEF...", help="Files, folders (their *.md), or - for stdin.")
+    ],
     home: Home = None,
     repo: Annotated[
         Path | None, typer.Option("--repo", help="The repository of briefs that name none. Default: the one here.")
@@ -43,7 +45,7 @@ def add(
     Prints the number of each task and its difficulty with the reason. The same brief for the same repository is queued
     once: while it waits it is updated, after it ran it is only named (see --again).
 
-    Examples: dispatcher add briefs/fix-login.md; dispatcher add briefs/; echo "Fix the typo in README" | dispatcher add -
+    Examples: dispatcher add briefs/fix-login.md, dispatcher add briefs/, echo "Fix the typo" | dispatcher add -
     """
     from dispatcher.cli.adding import add_briefs
 
@@ -65,7 +67,8 @@ def edit(task: TaskId, home: Home = None) -> None:
 def run(
     home: Home = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="How many tasks of the home at once. Default: limits.jobs.")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="How many tasks of the home at once. Default: limits.jobs."),
     ] = None,
     task: Annotated[int | None, typer.Option("--task", metavar="TASK", help="Only this task.")] = None,
     max_tasks: Annotated[int | None, typer.Option("--max-tasks", min=1, help="Start at most so many tasks.")] = None,

@@ -8,7 +8,7 @@ import typer
 
 from dispatcher.cli.catalog import ROSTER
 from dispatcher.cli.complete import hold_targets
-from dispatcher.cli.options import Csv, Home, HoldName, Json
+from dispatcher.cli.options import Csv, HoldName, Home, Json
 
 app = typer.Typer()
 
@@ -37,7 +37,8 @@ def hold(
     ],
     home: Home = None,
     until: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="Such as 45m, 2h, 3d. Default: until it is released.")
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="Such as 45m, 2h, 3d. Default: until it is released."),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the listing.")] = "held by a person",
 ) -> None:

@@ -16,7 +16,8 @@ app = typer.Typer()
 @app.command("demo", rich_help_panel=START)
 def demo(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="A folder that does not exist yet. Default: a temporary one.")
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", help="A folder that does not exist yet. Default: a temporary one."),
     ] = None,
     worker: Annotated[
         str, typer.Option("--worker", help="auto, opencode, claude, both, or scripted (the built-in one).")
@@ -39,17 +40,17 @@ def init(
         Path | None, typer.Argument(metavar="[FOLDER]", help="The home to make. Default: as for --home.")
     ] = None,
     home: Home = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a models.yaml; the old one is kept beside it.")] = False,
 ) -> None:
     """Write a models.yaml that fits this machine.
 
-    Looks for opencode and claude, asks opencode for its model ids, and trusts the new home.
+    Looks for opencode and claude, asks opencode for its model ids, and trusts the new home. A models.yaml that is
+    there is never replaced.
 
     Example: dispatcher init .
     """
     from dispatcher.cli.init import write_home
 
-    write_home(folder or home, replace=force)
+    write_home(folder or home)
 
 
 @app.command("trust", rich_help_panel=START)
@@ -67,7 +68,9 @@ def trust(home: Home = None) -> None:
 @app.command("doctor", rich_help_panel=START)
 def doctor(
     home: Home = None,
-    repo: Annotated[Path | None, typer.Option("--repo", help="The repository to look at. Default: the one here.")] = None,
+    repo: Annotated[
+        Path | None, typer.Option("--repo", help="The repository to look at. Default: the one here.")
+    ] = None,
     login: Annotated[
         bool, typer.Option("--login", help="Also ask one model of each CLI for a word. This can cost money.")
     ] = False,

@@ -1,0 +1,162 @@
+"""`add`: briefs into the queue. All are read before the first is queued, so a mistake in one loses nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dispatcher import brief as briefs
+from dispatcher import difficulty
+from dispatcher.cli import home, places
+from dispatcher.cli.render import clean, json_out, note, out
+from dispatcher.errors import BadInput, BriefError, DispatcherError
+from dispatcher.store import queue
+from dispatcher.task import Expect, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dispatcher.config import Config
+    from dispatcher.store import Store
+
+STDIN = "-"
+_README = "readme.md"  # of a folder of briefs: for people, not a brief
+
+
+def add_briefs(names: Sequence[str], explicit: Path | None, repo: Path | None, *, again: bool, as_json: bool) -> None:
+    config = home.configured(explicit)
+    given = places.checked(repo, "--repo") if repo is not None else None
+    tasks = [read(source, config, given) for source in sources(names)]
+    with home.opened(config.home) as store:
+        added = [_queue(store, brief, again=again) for brief in tasks]
+    if as_json:
+        return json_out(added)
+    for row in added:
+        out(_line(row))
+    return None
+
+
+def add_new(names: Sequence[str], config: Config, store: Store) -> bool:
+    """`run --add`: queue what is new. A brief that cannot be read is said and does not stop the others; False then."""
+    fine = True
+    for source in sources(names):
+        try:
+            row = _queue(store, read(source, config, None), again=False)
+        except DispatcherError as error:
+            note(f"error: {clean(error.message)}")
+            fine = False
+        else:
+            if row["how"] != "exists":
+                note(_line(row))
+    return fine
+
+
+def sources(names: Sequence[str]) -> Iterator[Path | None]:
+    """The files that the arguments mean, in order; None is stdin."""
+    for name in names:
+        if name == STDIN:
+            yield None
+        elif (path := Path(name)).is_dir():
+            found = sorted(file for file in path.glob("*.md") if file.name.lower() != _README)
+            if not found:
+                raise BadInput(f"there is no brief (*.md) in {path}", hint="write one with: dispatcher new TITLE")
+            yield from found
+        else:
+            yield path
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A brief that can be queued. Which tasks `after` means is looked up then: they may stand in the same folder."""
+
+    new: queue.NewTask
+    after: tuple[str, ...]
+    after_accepted: tuple[str, ...]
+
+
+def read(source: Path | None, config: Config, repo: str | None) -> Ready:
+    """One brief, checked, with its difficulty and repository."""
+    label = "stdin" if source is None else str(source)
+    text = _text(source, label)
+    brief = briefs.parse(text, file=label)
+    level, reason = difficulty.classify(brief, config.difficulty_rules, path=None if source is None else label)
+    target = _repository(brief.repo, source, repo, config, label)
+    if target is None and brief.expect is not Expect.REPORT:
+        raise BadInput(
+            f"{label}: which repository is it for?",
+            hint="name it with --repo or `repo:`, start inside it, or ask for a text with `expect: report`",
+        )
+    new = queue.NewTask(
+        title=brief.title,
+        brief_text=text,
+        brief_path=None if source is None else str(source.absolute()),
+        repository=target,
+        difficulty=level,
+        difficulty_reason=reason,
+        expect=brief.expect,
+        priority=brief.priority,
+        source=source_of_run(),
+    )
+    return Ready(new, brief.after, brief.after_accepted)
+
+
+def source_of_run() -> Source:
+    """cron gives a job neither a terminal nor TERM."""
+    return Source.TERMINAL if "TERM" in os.environ else Source.CRON
+
+
+def _text(source: Path | None, label: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if source is None else source.read_bytes()
+    except OSError as error:
+        raise BriefError(f"cannot be read: {error.strerror}", file=label, hint="correct the path") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BriefError("is not UTF-8", file=label, line=line, hint="save it as UTF-8") from None
+
+
+def _repository(said: str | None, source: Path | None, option: str | None, config: Config, label: str) -> str | None:
+    """The brief's, else --repo, else the default of models.yaml, else the one that holds the current folder."""
+    if said is not None:
+        if said == places.NONE:
+            return None
+        base = Path.cwd() if source is None else source.absolute().parent
+        return places.checked(base / Path(said).expanduser(), f"{label}: repo")
+    if option is not None:
+        return option
+    if config.default_repository is not None:
+        return places.checked(Path(config.default_repository), "models.yaml: defaults.repo")
+    return places.here()
+
+
+def _queue(store: Store, ready: Ready, *, again: bool) -> dict[str, Any]:
+    after = tuple(queue.find(store, name).id for name in ready.after)
+    accepted = tuple(queue.find(store, name).id for name in ready.after_accepted)
+    new = replace(ready.new, after=after, after_accepted=accepted)
+    added = queue.add(store, new, time.time(), again=again, by=home.person())
+    task = added.task
+    return {
+        "id": task.id,
+        "how": added.how,
+        "title": task.title,
+        "status": str(task.status),
+        "difficulty": str(task.difficulty),
+        "difficulty_reason": task.difficulty_reason,
+        "repository": task.repository,
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    title = clean(row["title"])
+    if row["how"] == "exists" and row["status"] in ("queued", "waiting", "running", "paused"):
+        return f"already there as task {row['id']} ({row['status']}): {title}"
+    if row["how"] == "exists":
+        return f"done as task {row['id']} ({row['status']}): {title}  (--again queues it anew)"
+    why = clean(row["difficulty_reason"])
+    return f"task {row['id']} {row['how']}: {title}  [{row['difficulty']}: {why}]"

@@ -1,0 +1,70 @@
+"""What `status`, `log` and TAB completion print: plain rows, straight from SQL.
+
+The vocabulary's two dozen frozen dataclasses cost twice a bare start of Python to make, and a listing needs none of
+their promises. Whatever decides something uses `queue`, `history` and `holds` instead.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from dispatcher.store.database import Store
+
+Row = dict[str, "Any"]
+
+_RUNNING = """
+SELECT t.id, t.title, a.candidate, a.prompt, coalesce(a.started_at, t.updated_at) AS since
+FROM task t LEFT JOIN attempt a ON a.task_id = t.id AND a.ended_at IS NULL
+WHERE t.status = 'running' ORDER BY t.id
+"""
+_PERSON = """
+SELECT id, status, title, status_reason AS reason FROM task
+WHERE status IN ('needs_human', 'awaiting_approval', 'failed') ORDER BY id
+"""
+_HOLDS = """
+SELECT id, scope, key, until, reason, actor AS "by" FROM hold
+WHERE lifted_at IS NULL AND (until IS NULL OR until > ?) ORDER BY id
+"""
+_NEXT_WAKE = """
+SELECT min(not_before) AS at FROM task WHERE status IN ('queued', 'waiting') AND not_before IS NOT NULL
+"""
+_ATTEMPTS = """
+SELECT task_id AS task, number AS attempt, title, task_status AS status, difficulty, started_at, ended_at,
+    coalesce(seconds, ended_at - started_at) AS seconds, candidate, harness, harness_version, model, observed_model,
+    model_evidence, credential, billing, prompt, outcome, outcome_reason, verdict, verdict_reason, exit_code,
+    end_reason, tokens_input AS input_tokens, tokens_output AS output_tokens, tokens_cache_read AS cache_read_tokens,
+    tokens_cache_write AS cache_write_tokens, cost_usd AS list_price_usd, result_commit, source, folder
+FROM v_attempts WHERE {conditions} ORDER BY id DESC LIMIT ?
+"""
+_FILTERS = {"task": "task_id = ?", "candidate": "candidate = ?", "status": "task_status = ?"}
+
+
+def status(store: Store, now: float) -> Row:
+    """Counts by status, what runs, what needs a person, what is on hold, when a waiting task is tried again."""
+    wake = store.first(_NEXT_WAKE)
+    return {
+        "counts": {row["status"]: row["number"] for row in store.read("SELECT * FROM task_count WHERE number > 0")},
+        "running": _rows(store, _RUNNING),
+        "person": _rows(store, _PERSON),
+        "holds": _rows(store, _HOLDS, (now,)),
+        "next_wake": None if wake is None else wake["at"],
+    }
+
+
+def attempts(store: Store, *, limit: int = -1, **filters: object) -> list[Row]:
+    """The newest attempts, newest first; -1 is all. Filters: task, candidate, status; None does not filter."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    conditions = " AND ".join(_FILTERS[name] for name in given) or "1"
+    return _rows(store, _ATTEMPTS.format(conditions=conditions), (*given.values(), limit))
+
+
+def task_names(store: Store, limit: int = 200) -> list[Row]:
+    """Number, status and title of the newest tasks."""
+    return _rows(store, "SELECT id, status, title FROM task ORDER BY id DESC LIMIT ?", (limit,))
+
+
+def _rows(store: Store, sql: str, values: Sequence[object] = ()) -> list[Row]:
+    return [dict(row) for row in store.read(sql, values)]
