@@ -46,13 +46,15 @@ def build(kind: PromptKind, parts: Parts, *, limit: int = 200_000) -> str:
     """The whole text. `limit` (characters) holds for every kind but the first; it is met by cutting the middles."""
     head = f"Headless run. Prompt: {kind.value}.\n\n"
     before, after = _before(kind, parts), _after(kind, parts)
-    body = parts.body.strip()
+    body = _encodable(parts.body.strip())
     if kind is not PromptKind.FIRST:
         around = len(_neutral(before + after)) + len(head) + 100  # a few for the titles in between
         body = _cut(body, max(limit - around - len(_ATTACHES.findall(body)), 0))
-    title = f"The brief: {parts.title}" if kind is PromptKind.FIRST else "The brief, for reference"
+    title = f"The brief: {_printable(parts.title)}" if kind is PromptKind.FIRST else "The brief, for reference"
     text = head + _neutral(f"{before}\n\n## {title}\n\n{body}\n\n{after}\n")
-    return text if kind is PromptKind.FIRST else _cut(text, limit)
+    if kind is PromptKind.FIRST or len(text) <= limit:
+        return text
+    return _ATTACHES.sub(r"\\@", _cut(text, limit - 1))  # the cut may have parted a sign from its backslash
 
 
 def _before(kind: PromptKind, parts: Parts) -> str:
@@ -88,8 +90,8 @@ def _finish(parts: Parts) -> str:
         checks = "run the checks named below and repair what they find in these changes"
     commit = "" if parts.expect is Expect.CHANGES else ", then commit the changed files by name (not `git add -A`)"
     return (
-        "The work of this brief is already in this folder. Do not start it again and add nothing to it. Only finish "
-        f"what is there: {checks}{commit}. Then stop."
+        "The work of this brief is already in this folder. Do not start it again, and add nothing of your own. Only "
+        f"finish what is there: {checks}{commit}. Then stop."
     )
 
 
@@ -202,7 +204,7 @@ def _conditions(parts: Parts) -> str:
 
 def _forbidden(kind: PromptKind, parts: Parts) -> list[str]:
     where = f" ({parts.copy})" if parts.copy else ""
-    lines = [f"Work only in this folder{where}; never copy the repository elsewhere and never move its history."]
+    lines = [f"Work only in this folder{where}; never copy the repository elsewhere."]
     if parts.expect is Expect.COMMIT:
         lines.append("No `git add -A` or `git add .`: add files by name. Never skip hooks or signing.")
     lines.append("Do not push, and do not rewrite, reset or stash what is there.")
@@ -236,7 +238,11 @@ def _some(names: Sequence[str]) -> list[str]:
 
 def _printable(text: str) -> str:
     """File names and outputs may hold any bytes; a prompt is UTF-8 without escape sequences."""
-    return _UNPRINTABLE.sub("", text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    return _UNPRINTABLE.sub("", _encodable(text))
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _cut(text: str, limit: int) -> str:
