@@ -142,9 +142,12 @@ def _credentials(section: Reader) -> dict[str, Credential]:
 
 
 def _variables(reader: Reader) -> tuple[str, ...]:
-    if isinstance(reader.value, str):
-        return (reader.variable(),)
-    return tuple(item.variable() for item in reader.items())
+    items = [reader] if isinstance(reader.value, str) else list(reader.items())
+    for item in items:
+        why = environment.why_not_passed(item.variable())
+        if why is not None and not environment.is_money(item.variable()):
+            item.fail(f"{item.variable()} cannot be given to a worker: {why}")
+    return tuple(dict.fromkeys(item.variable() for item in items))
 
 
 def _budget(reader: Reader) -> Budget:
@@ -224,7 +227,7 @@ def _routes(
     routes: dict[Difficulty, Route] = {}
     warnings = []
     for name, entry in section.keys(*Difficulty).items():
-        keys = {"candidates": entry} if isinstance(entry.value, list) else entry.keys(*ROUTE_KEYS)
+        keys = entry.keys(*ROUTE_KEYS) if isinstance(entry.value, dict) else {"candidates": entry}
         if "candidates" not in keys or not keys["candidates"].value:
             entry.fail("has no candidates", "list at least one: [name, name]")
         route = Route(

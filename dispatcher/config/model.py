@@ -92,7 +92,7 @@ class Config:
     rules: tuple[str, ...] = ()  # appended to every prompt
     harnesses: Mapping[str, HarnessConfig] = field(default_factory=dict)
     sandboxes: Mapping[str, SandboxConfig] = field(default_factory=dict)
-    approvals: ApprovalsConfig = ApprovalsConfig()
+    approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     notify: tuple[str, ...] | None = None
     webhook: str | None = field(default=None, repr=False)  # its path is often a secret
     warnings: tuple[str, ...] = ()  # allowed, but probably not what was meant
