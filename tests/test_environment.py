@@ -60,7 +60,7 @@ def worker(
         "GIT_COMMITTER_EMAIL",
         "GIT_SSL_CAINFO",
     ],
-)
+)  # fmt: skip
 def test_passed_without_asking(name: str) -> None:
     assert worker({name: "/x"}).variables[name] == "/x"
 
