@@ -106,8 +106,8 @@ def send(folder: Path, message: Mapping[str, object]) -> None:
 def end_leftovers(folder: Path) -> int:
     """The supervisor is gone: end what it left running; the number of processes that were ended.
 
-    Blocks for up to some seconds. Does nothing while a supervisor lives. Without a control group a daemon that has
-    thrown away its environment *and* left the tree before the supervisor died cannot be told from a stranger.
+    Blocks for up to some seconds. Does nothing while a supervisor lives. Without a control group, a daemon that had
+    thrown away its environment *and* its output and had left the tree cannot be told from a stranger.
     """
     lock = files.take_lock(str(folder / files.LOCK), patience=0.5)
     if lock is None:
@@ -135,6 +135,7 @@ def _tree(folder: Path) -> Tree:
         group=Group(holder["group"]) if holder.get("group") else None,
         keep=attempt.keep_daemons,
         leader=tuple(leader) if leader else None,
+        outputs=[str(folder.resolve() / name) for name in (files.STDOUT, files.STDERR)],
     )
 
 

@@ -35,7 +35,7 @@ class Clocks:
         self._wall = wall
         self._excused = 0.0
         self._heard = 0.0  # when something was heard last, in active seconds
-        self._started = False
+        self._started = start <= 0
         self._busy_start = False
         self._finished: float | None = None
         self._tools: dict[str, None] = {}

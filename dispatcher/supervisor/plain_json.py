@@ -32,7 +32,10 @@ def loads(text: str) -> Any:
     text = text.strip()
     try:
         value, end = _scan(text, 0)
-    except StopIteration:
+    except (
+        StopIteration,
+        SystemError,
+    ):  # SystemError: the core cannot find its own exception while `json` is not loaded
         raise ValueError("not JSON") from None
     if end != len(text):
         raise ValueError("text after the JSON value")

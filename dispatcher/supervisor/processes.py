@@ -11,6 +11,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from collections.abc import Collection
 else:
     import _signal  # `signal` wraps it in enums, which cost as much as the rest of the supervisor's imports
 
@@ -113,6 +114,24 @@ def is_alive(identity: Identity) -> bool:
 def has_marker(pid: int, marker: str) -> bool:
     """Whether the environment that it was started with names this attempt."""
     return f"\0{MARKER}={marker}\0".encode() in b"\0" + _read(f"/proc/{pid}/environ") + b"\0"
+
+
+def appends_to(pid: int, paths: Collection[str]) -> bool:
+    """Whether it has one of these files open for appending, as a worker and its children have; readers have not."""
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            if os.readlink(f"/proc/{pid}/fd/{fd}") in paths and _open_flags(pid, fd) & os.O_APPEND:
+                return True
+    except OSError:
+        return False
+    return False
+
+
+def _open_flags(pid: int, fd: str) -> int:
+    for line in _read(f"/proc/{pid}/fdinfo/{fd}").splitlines():
+        if line.startswith(b"flags:"):
+            return int(line[6:], 8)
+    return 0
 
 
 def program(pid: int) -> str:

@@ -1,8 +1,9 @@
 """Everything that one attempt started, however it hides, and its end.
 
-Four ways to find a process, joined: it is in the attempt's control group; it descends from the supervisor (orphans come
+Ways to find a process, joined: it is in the attempt's control group; it descends from the supervisor (orphans come
 back to it, because it is a subreaper); its environment holds the attempt's marker; it was found before. Of all these
 the descendants too. A process that is older than the supervisor is never ours, nor is one we descend from ourselves.
+Where the supervisor is dead, so that orphans went elsewhere, who appends to the attempt's output is ours too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dispatcher.supervisor.processes import SIGKILL, SIGTERM, Identity, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dispatcher.supervisor.cgroup import Group
 
@@ -33,6 +34,7 @@ class Tree:
         group: Group | None = None,
         keep: Sequence[str] = (),
         leader: Identity | None = None,
+        outputs: Collection[str] = (),
     ) -> None:
         self.marker = marker
         self.parent = parent  # all its descendants are ours; None when the supervisor is gone
@@ -40,6 +42,7 @@ class Tree:
         self.group = group
         self.keep = frozenset(keep)
         self.leader = leader
+        self.outputs = frozenset(outputs)
         self.kept: dict[Identity, str] = {}
         self._known: dict[int, int] = {} if leader is None else dict([leader])
 
@@ -72,11 +75,16 @@ class Tree:
         members = self.group.members() if self.group is not None else []
         roots += [table[pid] for pid in members if pid in table]
         for process in table.values():
-            if process.start >= self.born and (
-                self._known.get(process.pid) == process.start or processes.has_marker(process.pid, self.marker)
-            ):
+            if process.start >= self.born and self._recognised(process):
                 roots.append(process)
         return roots
+
+    def _recognised(self, process: Process) -> bool:
+        return (
+            self._known.get(process.pid) == process.start
+            or processes.has_marker(process.pid, self.marker)
+            or (bool(self.outputs) and processes.appends_to(process.pid, self.outputs))
+        )
 
     def _stayers(self, ours: dict[int, Process], children: dict[int, list[Process]]) -> list[int]:
         if not self.keep:

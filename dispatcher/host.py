@@ -1,0 +1,166 @@
+"""What the machine can bear, read from the kernel each time it is asked: load, memory, disk. Standard library only.
+
+A worker is a language runtime of 200 to 900 MB, so the next one is not started on a host that is short of anything.
+What cannot be read is no obstacle: it counts as plenty.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dispatcher.task import Limits
+
+PLENTY = 1 << 62
+UNLIMITED = 1 << 60  # version 1 control groups write a number near 2**63 for "no limit"
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class Load:
+    """How busy the host is. Bytes; `disk` is the smallest free space among the paths asked about, with its path."""
+
+    per_core: float
+    memory: int
+    disk: int
+    disk_path: str
+
+
+def name() -> str:
+    return os.uname().nodename
+
+
+def boot_id() -> str:
+    """Differs after every start of the machine; empty where the kernel does not tell."""
+    return _text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def load_per_core() -> float:
+    """The load average of the last minute per core that we may use."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    try:
+        return os.getloadavg()[0] / max(1, cores)
+    except OSError:
+        return 0.0
+
+
+def available_memory() -> int:
+    """Bytes that new processes can get: what the kernel calls available, or less inside a limited control group."""
+    return min(
+        parse_meminfo(_text("/proc/meminfo")), _group_memory(_text("/proc/self/cgroup"), _text("/proc/self/mountinfo"))
+    )
+
+
+def parse_meminfo(text: str) -> int:
+    """`MemAvailable` in bytes (Linux 3.14)."""
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return PLENTY
+
+
+def _group_memory(groups: str, mountinfo: str) -> int:
+    """The smallest room below the limits of our own control group and all above it."""
+    room = PLENTY
+    for mount, root, is_v2 in memory_mounts(mountinfo):
+        path = own_group(groups, is_v2)
+        if path is None or not (path + "/").startswith(root.rstrip("/") + "/"):
+            continue
+        relative = path[len(root.rstrip("/")) :]
+        while True:
+            room = min(room, _room(mount + relative, is_v2))
+            if not relative.strip("/"):
+                break
+            relative = relative.rpartition("/")[0]
+    return room
+
+
+def memory_mounts(mountinfo: str) -> list[tuple[str, str, bool]]:
+    """(mount point, root of the mount, is version 2) of each hierarchy that may limit memory."""
+    mounts = []
+    for line in mountinfo.splitlines():
+        fields, _, tail = line.partition(" - ")
+        parts, filesystem = fields.split(), tail.split()
+        if len(parts) < 5 or len(filesystem) < 3:
+            continue
+        if filesystem[0] == "cgroup2":
+            mounts.append((parts[4], parts[3], True))
+        elif filesystem[0] == "cgroup" and "memory" in filesystem[2].split(","):
+            mounts.append((parts[4], parts[3], False))
+    return mounts
+
+
+def own_group(groups: str, is_v2: bool) -> str | None:
+    """Our group's path in /proc/self/cgroup: `0::PATH` (version 2) or `N:...,memory,...:PATH`."""
+    for line in groups.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if (number == "0" and not controllers) if is_v2 else "memory" in controllers.split(","):
+            return path
+    return None
+
+
+def _room(folder: str, is_v2: bool) -> int:
+    """Limit minus use; page cache that can be dropped is not in use."""
+    limit = _text(f"{folder}/memory.max" if is_v2 else f"{folder}/memory.limit_in_bytes").strip()
+    used = _text(f"{folder}/memory.current" if is_v2 else f"{folder}/memory.usage_in_bytes").strip()
+    if not limit.isdigit() or not used.isdigit() or int(limit) >= UNLIMITED:
+        return PLENTY
+    key = "inactive_file " if is_v2 else "total_inactive_file "
+    lines = _text(f"{folder}/memory.stat").splitlines()
+    cache = next((int(line.split()[1]) for line in lines if line.startswith(key)), 0)
+    return max(0, int(limit) - max(0, int(used) - cache))
+
+
+def free_disk(path: str) -> int:
+    """Bytes that we may still write where `path` lies, or where it would be made."""
+    while True:
+        try:
+            status = os.statvfs(path)
+        except FileNotFoundError:
+            parent = os.path.dirname(path.rstrip("/")) or "/"
+            if parent == path:
+                return PLENTY
+            path = parent
+        except OSError:
+            return PLENTY
+        else:
+            return status.f_bavail * status.f_frsize
+
+
+def measure(paths: Iterable[str]) -> Load:
+    disks = [(free_disk(path), path) for path in paths]
+    disk, path = min(disks, default=(PLENTY, ""))
+    return Load(load_per_core(), available_memory(), disk, path)
+
+
+def refusal(load: Load, limits: Limits) -> str | None:
+    """Why no worker may start at this load, in words; None when one may. 0 switches a limit off."""
+    if 0 < limits.max_load_per_core < load.per_core:
+        return f"load {load.per_core:.1f} per core is above max_load_per_core {limits.max_load_per_core:g}"
+    if load.memory < limits.min_free_memory:
+        return f"{_gib(load.memory)} of memory available is below min_free_memory {_gib(limits.min_free_memory)}"
+    if load.disk < limits.min_free_disk:
+        return f"{_gib(load.disk)} free at {load.disk_path} is below min_free_disk {_gib(limits.min_free_disk)}"
+    return None
+
+
+def admission(limits: Limits, paths: Iterable[str]) -> str | None:
+    """Why no worker may start now; None when one may. `paths`: where workers write (copies, logs, tmp)."""
+    return refusal(measure(paths), limits)
+
+
+def _gib(number: int) -> str:
+    return f"{number / GIB:.2f} GiB"
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
