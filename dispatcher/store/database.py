@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from _thread import RLock  # `threading` itself is not needed, and costs start-up time
 from collections.abc import Mapping, Sequence
-from threading import RLock
-from typing import TYPE_CHECKING
 
 from dispatcher.errors import InternalError, StoreError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2  # PRAGMA user_version; equals the number of the newest migration
 APPLICATION_ID = 0x64737063  # "dspc" in the file header: tells our database from any other
 BUSY_SECONDS = 60.0
+_SMALLEST = 512  # bytes of the smallest page, and so of the smallest database
 REBUILD = "`dispatcher import --rebuild` makes it again from the journal and the attempt folders"
 
 
@@ -214,7 +215,11 @@ def _prepare_folder(file: str, *, rebuild: bool) -> None:
     folder, name = os.path.split(file)
     try:
         os.makedirs(folder, exist_ok=True)
-        if rebuild or os.path.exists(file):
+        if os.path.exists(file):
+            if 0 < os.path.getsize(file) < _SMALLEST:  # SQLite would take it for an empty database
+                raise _set_aside(file)
+            return
+        if rebuild:
             return
         traces = [entry for entry in os.listdir(folder) if _is_trace(entry, name)]
     except OSError as error:

@@ -10,7 +10,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dispatcher.errors import InternalError, NotFound, Refused
 from dispatcher.store import holds as hold_rows
@@ -20,6 +19,7 @@ from dispatcher.store.rows import attempt_of, check_of, columns, counters_of, du
 from dispatcher.store.text import MAX_LINE, clean
 from dispatcher.task import Attempt, CheckResult, Checks, HoldScope, OutcomeClass, Status, Task, Usage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dispatcher import quota
     from dispatcher.quota import Spend

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING
 
 from dispatcher.errors import InternalError, StoreError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -1,0 +1,294 @@
+"""Attempts: counted, settled once, found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dispatcher import quota
+from dispatcher.errors import InternalError, NotFound, Refused
+from dispatcher.store import Store, history, holds, queue
+from dispatcher.task import (
+    Billing,
+    CheckResult,
+    Checks,
+    Counters,
+    HoldScope,
+    ModelEvidence,
+    NextStep,
+    OutcomeClass,
+    PromptKind,
+    Status,
+    Usage,
+)
+from tests.store.conftest import add, begin, claim, end
+
+
+def test_begin_counts(db: Store) -> None:
+    task = add(db)
+    claim(db)
+    first, second = begin(db, task.id), begin(db, task.id, 310.0, prompt=PromptKind.FINISH)
+    assert (first.number, first.folder, first.prompt) == (1, "/logs/1", PromptKind.FIRST)
+    assert (second.number, second.folder, second.prompt) == (2, "/logs/2", PromptKind.FINISH)
+    assert queue.get(db, task.id).counters == Counters(starts=2)
+    assert history.attempts(db, task.id) == [first, second] == history.open_attempts(db)
+    assert history.open_attempts(db, 99) == []
+    assert history.get_attempt(db, 2) == second
+    assert [event.kind for event in queue.events(db, task.id)][-2:] == ["attempt_started"] * 2
+
+
+def test_begin_only_for_the_owner(db: Store) -> None:
+    task = add(db)
+    with pytest.raises(Refused):
+        begin(db, task.id, owner="runner")
+    claim(db)
+    with pytest.raises(Refused):
+        begin(db, task.id, owner="other")
+    assert begin(db, task.id, owner="runner").number == 1
+    with pytest.raises(NotFound):
+        begin(db, 99)
+    assert len(history.open_attempts(db)) == 1
+    assert queue.get(db, task.id).counters.starts == 1
+
+
+ALL: dict[str, Any] = {
+    "outcome": OutcomeClass.QUOTA_EXHAUSTED,
+    "outcome_reason": "limit",
+    "proof": "429",
+    "verdict": "redispatch",
+    "verdict_reason": "held",
+    "counted": True,
+    "exit_code": 1,
+    "signal": 9,
+    "timed_out": True,
+    "end_reason": "quota",
+    "survivors": 0,
+    "usage": Usage(1, 2, 3, 4, 5, 0.25),
+    "observed_model": "opencode/big-pickle",
+    "model_evidence": ModelEvidence.CONFIRMED,
+    "detection": "plugin",
+    "base_commit": "a",
+    "result_commit": "b",
+    "evidence": '{"dirty": ["caf\\udce9"]}',
+    "snapshot_ref": "refs/dispatcher/1/1",
+    "final_text": "words",
+    "notes": ("one", "zwölf"),
+    "host": "here",
+    "seconds": 12.5,
+    "session_id": "s",
+    "harness_version": "1.18.3",
+}
+
+
+def test_end_writes_everything_at_once(db: Store) -> None:
+    task = add(db)
+    claim(db)
+    attempt = begin(db, task.id)
+    step = NextStep(PromptKind.CONTINUE, candidate="nemotron")
+    settled = history.end_attempt(
+        db,
+        attempt.id,
+        400.0,
+        attempt_fields=ALL,
+        task_fields={"status": Status.WAITING, "not_before": 900.0, "next": step, "counters": Counters(starts=1)},
+        event="limit reached",
+        holds=[(HoldScope.CREDENTIAL, "zen", 900.0, "free limit", "day")],
+    )
+    assert settled
+    assert history.get_attempt(db, attempt.id) == replace(attempt, ended_at=400.0, **ALL)
+    after = queue.get(db, task.id)
+    assert (after.status, after.not_before, after.next, after.owner) == (Status.WAITING, 900.0, step, None)
+    assert queue.events(db, task.id)[-1] == queue.Event(400.0, "attempt_ended", "limit reached", "dispatcher", 1)
+    (hold,) = holds.active(db, 401.0)
+    assert (hold.scope, hold.key, hold.until, hold.window) == (HoldScope.CREDENTIAL, "zen", 900.0, "day")
+    assert history.open_attempts(db) == []
+
+
+def test_one_settler_wins(db: Store) -> None:
+    task = add(db)
+    claim(db)
+    attempt = begin(db, task.id)
+    assert end(db, attempt, 400.0, task={"status": Status.NEEDS_REVIEW}, outcome=OutcomeClass.COMPLETED)
+    assert not end(db, attempt, 500.0, task={"status": Status.NEEDS_HUMAN}, outcome=OutcomeClass.LOST)
+    assert history.get_attempt(db, attempt.id).outcome is OutcomeClass.COMPLETED
+    assert queue.get(db, task.id).status is Status.NEEDS_REVIEW
+    assert len(queue.events(db, task.id)) == 4
+
+
+def test_a_failure_in_the_middle_writes_nothing(db: Store) -> None:
+    task = add(db)
+    claim(db)
+    attempt = begin(db, task.id)
+    with pytest.raises(InternalError):
+        end(db, attempt, task={"colour": 1}, outcome=OutcomeClass.COMPLETED)
+    assert history.get_attempt(db, attempt.id) == attempt
+
+
+@pytest.mark.parametrize("word", [Status.CANCELLED, Status.PAUSED])
+def test_what_a_person_said_meanwhile_stays(db: Store, word: Status) -> None:
+    task = add(db)
+    claim(db)
+    attempt = begin(db, task.id)
+    queue.update(db, task.id, 350.0, status=word, status_reason="by mara")
+    step = NextStep(PromptKind.FINISH)
+    fields = {"status": Status.NEEDS_REVIEW, "status_reason": "done", "branch": "b", "next": step}
+    assert end(db, attempt, task=fields, outcome=OutcomeClass.COMPLETED)
+    after = queue.get(db, task.id)
+    assert (after.status, after.status_reason, after.branch, after.next) == (word, "by mara", "b", step)
+
+
+def test_a_runner_that_lost_its_task_cannot_move_it(db: Store) -> None:
+    task = add(db)
+    claim(db, owner="second")
+    attempt = begin(db, task.id)
+    assert history.end_attempt(
+        db,
+        attempt.id,
+        400.0,
+        attempt_fields={"outcome": OutcomeClass.LOST},
+        task_fields={"status": Status.NEEDS_HUMAN},
+        event="settled late",
+        owner="first",
+    )
+    assert queue.get(db, task.id).status is Status.RUNNING
+
+
+def test_update_attempt(db: Store) -> None:
+    attempt = begin(db, add(db).id)
+    history.update_attempt(db, attempt.id, session_id="s", notes=("a",))
+    assert history.get_attempt(db, attempt.id) == replace(attempt, session_id="s", notes=("a",))
+    with pytest.raises(NotFound):
+        history.update_attempt(db, 99, session_id="s")
+    with pytest.raises(InternalError):
+        history.update_attempt(db, attempt.id, number=7)
+
+
+def test_checks(db: Store) -> None:
+    attempt = begin(db, add(db).id)
+    assert history.checks(db, attempt.id) is None
+    results = (
+        CheckResult("npm test", False, True, 0, 1.5, "ok", red_before=True),
+        CheckResult("hidden", True, False, None, 0.5),
+    )
+    history.save_checks(db, attempt.id, results[:1])
+    assert history.checks(db, attempt.id) == Checks(True, results[:1])
+    whole = Checks(True, results, outside_touch=("a.py",), error="no disk")
+    history.save_checks(db, attempt.id, whole)
+    assert history.checks(db, attempt.id) == whole
+    assert history.checks_of(db, attempt.id) == results
+    assert db.read("SELECT count(*) FROM v_checks WHERE task_id = 1")[0][0] == 2
+
+
+def settled(db: Store, title: str, now: float, **more: Any) -> int:
+    """A task with one attempt that ended; the attempt's id. `final` is its last message."""
+    task = add(db, title, now)
+    fields = {name: more.pop(name) for name in ("outcome", "usage", "seconds", "final_text", "notes") if name in more}
+    attempt = begin(db, task.id, now, **more)
+    end(db, attempt, now + 1, **{"outcome": OutcomeClass.COMPLETED, **fields})
+    return attempt.id
+
+
+def test_recent(db: Store) -> None:
+    ids = [settled(db, f"task {number}", 100.0 * number, candidate="ab"[number % 2]) for number in range(6)]
+    bad = settled(db, "bad", 250.0, outcome=OutcomeClass.STALLED, candidate="b")
+
+    def found(**filters: Any) -> list[int]:
+        return [attempt.id for attempt in history.recent(db, **filters)]
+
+    assert found(limit=3) == [bad, ids[5], ids[4]]
+    assert found(candidate="b", since=200.0) == [bad, ids[5], ids[3]]
+    assert found(outcome=OutcomeClass.STALLED) == [bad]
+    assert found(since=100.0, until=300.0) == [bad, ids[2], ids[1]]
+    assert found(status=Status.QUEUED, difficulty="medium", task_id=2) == [ids[1]]
+    assert found(status=Status.RUNNING) == []
+    assert found(repository="/x") == []
+    with pytest.raises(InternalError, match="colour"):
+        found(colour="red")
+    assert history.outcomes_of(db, "b", 2) == [OutcomeClass.COMPLETED, OutcomeClass.COMPLETED]
+    assert history.last_success(db) == {"a": 401.0, "b": 501.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "tasks"),
+    [
+        ("zebra", [1]),  # title
+        ("cafe", [2]),  # accents do not matter
+        ("WIDGETS final", [2]),  # all words, in any order and place of one text
+        ("widg*", [2]),
+        ("remark", [3]),  # a note of the attempt
+        ("nobody", []),
+        ("zebra widgets", []),
+        ("task", [3, 2, 1]),
+        ('zebra" OR "task', []),  # no word is an operator
+        ("NOT", []),
+        ("title:zebra", []),
+        ("-", []),
+        ("*", []),
+        ("\0\udcff", []),
+        ("", [3, 2, 1]),
+    ],
+)
+def test_text_search(db: Store, words: str, tasks: list[int]) -> None:
+    settled(db, "zebra task", 100.0)
+    settled(db, "the café task", 200.0, final_text="Final words about widgets.")
+    settled(db, "third task", 300.0, notes=("a remark",))
+    assert [attempt.task_id for attempt in history.recent(db, text=words)] == tasks
+    if words:
+        assert history.search(db, words) == tasks
+
+
+def test_text_search_forgets_old_words(db: Store) -> None:
+    task = add(db, "before")
+    queue.update(db, task.id, 5.0, title="afterwards", brief_text="x", final_text="result")
+    queue.add_note(db, task.id, 6.0, "remarkable", "mara")
+    assert [history.search(db, word) for word in ("before", "afterwards", "result", "remarkable")] == [
+        [],
+        [1],
+        [1],
+        [1],
+    ]
+    begin(db, task.id, final_text="early")
+    history.update_attempt(db, 1, final_text="late")
+    assert [history.search(db, word) for word in ("early", "late")] == [[], [1]]
+    db.connection.execute("DELETE FROM event")
+    db.connection.execute("DELETE FROM attempt")
+    db.connection.execute("DELETE FROM task")
+    assert [history.search(db, word) for word in ("late", "afterwards")] == [[], []]
+    for index in ("task_search", "attempt_search"):
+        db.connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)")
+
+
+def test_spend(db: Store) -> None:
+    """Thursday 2026-07-30 12:00 UTC: the windows begin at 07:00, 00:00, Monday 27th and the 1st."""
+    now = datetime(2026, 7, 30, 12, tzinfo=UTC).timestamp()
+    hour, day = 3600.0, 86400.0
+    priced = Usage(input=10, output=20, cache_read=5, cost_usd=0.5)
+    settled(db, "now", now - hour, usage=priced, seconds=60.0)
+    settled(db, "this morning", now - 6 * hour, usage=Usage(output=1), seconds=30.0, candidate="nemotron")
+    settled(db, "on tuesday", now - 2 * day, usage=priced)
+    settled(db, "on the 10th", now - 20 * day, usage=priced)
+    settled(db, "in june", now - 40 * day, usage=priced)
+    settled(db, "another", now - hour, credential="api", billing=Billing.METERED)
+    spend = history.spend(db, now)
+    assert spend.per_candidate_today == {"pickle": 2, "nemotron": 1}
+    assert spend.per_credential["zen"] == {
+        "window": quota.Totals(0.5, 35, 1, 1.0, now - hour),
+        "day": quota.Totals(0.5, 36, 2, 1.5, now - 6 * hour),
+        "week": quota.Totals(1.0, 71, 3, 1.5, now - 2 * day),
+        "month": quota.Totals(1.5, 106, 4, 1.5, now - 20 * day),
+    }
+    assert spend.per_credential["api"]["day"] == quota.Totals(None, 0, 1, 0.0, now - hour)
+
+
+def test_spend_of_an_empty_log(db: Store) -> None:
+    assert history.spend(db, 1e9) == quota.Spend({}, {})
+
+
+def test_the_log_as_people_query_it(db: Store) -> None:
+    settled(db, "task", 1_785_412_800.0, usage=Usage(cost_usd=0.5))
+    row = db.read("SELECT title, outcome, cost_usd, started, tokens_input FROM v_attempts")[0]
+    assert tuple(row) == ("task", "completed", 0.5, "2026-07-30T12:00:00Z", None)
+    assert tuple(db.read("SELECT starts, next_prompt, created FROM v_tasks")[0]) == (1, "first", "2026-07-30T12:00:00Z")
