@@ -7,8 +7,10 @@ never 0. Paths are absolute strings. Text from a worker is data: it is cleaned w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from dispatcher.record import record
 
 # --- life cycle -------------------------------------------------------------------------------------------------
 
@@ -177,7 +179,7 @@ class ModelEvidence(StrEnum):
 # --- what the configuration says ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Budget:
     """Caps per window. Keys of the inner maps: `window` (5 hours), `day`, `week`, `month`; for a task: `total`."""
 
@@ -187,7 +189,7 @@ class Budget:
     minutes: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Credential:
     """Whose quota or money. `env` names (never values) the variables that carry it to the worker."""
 
@@ -200,7 +202,7 @@ class Credential:
     config_dir: str | None = None  # claude: its own CLAUDE_CONFIG_DIR, so that two accounts do not share a login
 
 
-@dataclass(frozen=True)
+@record
 class Candidate:
     """One named entry of models.yaml: harness + full model id + credential."""
 
@@ -221,7 +223,7 @@ class Candidate:
         return self.model.split("/", 1)[0] if "/" in self.model else "anthropic"
 
 
-@dataclass(frozen=True)
+@record
 class Route:
     """The ordered candidates for one difficulty."""
 
@@ -231,7 +233,7 @@ class Route:
     sandbox: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Limits:
     hard_cap: float = 45 * 60
     stall: float = 10 * 60
@@ -256,7 +258,7 @@ class Limits:
 # --- a brief and its task -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Brief:
     """A brief as written. Fields that the front matter leaves out are None, so that later rooms can default them."""
 
@@ -283,7 +285,7 @@ class Brief:
     auto_accept: str | None = None  # "checks": accepted without a person when the checks pass
 
 
-@dataclass(frozen=True)
+@record
 class NextStep:
     """What the next attempt of a task is. Stored in the task row, so a restart goes on where it was."""
 
@@ -294,7 +296,7 @@ class NextStep:
     note: str = ""  # what the prompt must say beside the brief: failed checks, hook output, the answer to an approval
 
 
-@dataclass(frozen=True)
+@record
 class Counters:
     attempts: int = 0  # redispatches that count
     finish_attempts: int = 0  # finish, continue and confirm prompts
@@ -305,7 +307,7 @@ class Counters:
     check_failures: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Task:
     """One row of the queue."""
 
@@ -340,7 +342,7 @@ class Task:
 # --- one attempt --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Usage:
     """Tokens by kind, as the CLI reports them for this attempt alone. None = unknown."""
 
@@ -352,7 +354,7 @@ class Usage:
     cost_usd: float | None = None  # list price as the CLI computes it
 
 
-@dataclass(frozen=True)
+@record
 class HoldRequest:
     """What an outcome asks to be held. `until` None means until a person lifts it."""
 
@@ -362,7 +364,7 @@ class HoldRequest:
     window: str | None = None  # five_hour, seven_day, day, month, ... as the provider names it
 
 
-@dataclass(frozen=True)
+@record
 class Hold:
     id: int
     scope: HoldScope
@@ -374,7 +376,7 @@ class Hold:
     window: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Outcome:
     """How an attempt ended, and what proves it."""
 
@@ -395,7 +397,7 @@ class Outcome:
     session_gone: bool = False  # the session that was to be resumed does not exist any more: nothing was run
 
 
-@dataclass(frozen=True)
+@record
 class Attempt:
     """One worker process run for a task: the row is written before the process exists."""
 
@@ -452,13 +454,13 @@ class Shape(StrEnum):
     COMMITS_DIRTY = "commits+dirty"
 
 
-@dataclass(frozen=True)
+@record
 class Commit:
     sha: str
     subject: str
 
 
-@dataclass(frozen=True)
+@record
 class Evidence:
     """What git says was left behind. Paths are relative to the copy, decoded with surrogateescape."""
 
@@ -490,7 +492,7 @@ class Evidence:
 # --- checks and the verdict ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class CheckResult:
     command: str
     hidden: bool
@@ -501,7 +503,7 @@ class CheckResult:
     red_before: bool = False  # failed on the base too: not the worker's fault
 
 
-@dataclass(frozen=True)
+@record
 class Checks:
     """Results of the commands that we ran ourselves. `configured` False = there are none to run."""
 
@@ -529,7 +531,7 @@ class Action(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True)
+@record
 class Verdict:
     """One decision with its reason in words. `next` is None when the task rests."""
 
@@ -565,7 +567,7 @@ class EndReason(StrEnum):
     SUPERVISOR_ERROR = "supervisor_error"
 
 
-@dataclass(frozen=True)
+@record
 class ExitRecord:
     """exit.json: written once by the supervisor (write, fsync, rename) after the tree is dead."""
 
