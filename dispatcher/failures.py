@@ -214,7 +214,8 @@ TABLE: tuple[Row, ...] = (
             r"(hit|reached) your (\S+ ){0,3}limit|usage limit (has been )?reached|hit your usage limit|"
             r"(session|weekly|monthly|daily|5[- ]hour|five[- ]hour|opus|sonnet|max usage|plan) (\S+ )?limit "
             r"(has been )?reached|subscription quota exceeded|your limit will reset|"
-            r"(daily|weekly|monthly) (request |token |usage )?(limit|quota) (reached|exceeded)|limit reached\W.{0,40}resets? |quota exceeded.{0,80}per day|requests per day"
+            r"(daily|weekly|monthly) (request |token |usage )?(limit|quota) (reached|exceeded)|"
+            r"limit reached\W.{0,40}resets? |quota exceeded.{0,80}per day|requests per day"
         ),),
         "the plan's allowance is used up", _NEXT, "claude code, codex and opencode Go wordings of 2025 and 2026",
         HoldScope.CREDENTIAL, Until.WINDOW, counts=False,
@@ -285,7 +286,9 @@ TABLE: tuple[Row, ...] = (
         "the provider is overloaded", _AGAIN, "claude 2.1 529; opencode 503", counts=False,
     ),
     Row(
-        "rate-words", _R, (_words("rate_limit", "account_rate_limit"), _types("RateLimitError", "rate_limit_exceeded", "rate_limit_error")),
+        "rate-words", _R,
+        (_words("rate_limit", "account_rate_limit"),
+         _types("RateLimitError", "rate_limit_exceeded", "rate_limit_error")),
         "too many requests", _NEXT, "claude 2.1 error enum; opencode Zen RateLimitError",
         HoldScope.MODEL, Until.STATED, counts=False,
     ),
@@ -366,6 +369,7 @@ _STATUS_IN_TEXT = (
     re.compile(r"[\"']code[\"']\s*:\s*[\"']?(\d{3})\b"),
     re.compile(r"^(?:Error: )?(?:HTTP )?(\d{3})(?= (?:\{|[a-z]+_error|[A-Z][a-z]+))"),
 )
+_ERROR_FIELD = re.compile(r'\s(?:error\.error|error|cause)="((?:[^"\\]|\\.)+)"')
 _MODEL_WINDOWS = ("opus", "sonnet", "haiku")
 
 
@@ -398,10 +402,16 @@ def _first(channel: ErrorChannel, now: float, zone: str) -> Finding | None:
 
 
 def _finding(row: Row, channel: ErrorChannel, proof: str, now: float, zone: str) -> Finding:
-    text = channel.result_text or channel.message or next(iter(channel.log_lines), "")
+    text = channel.result_text or channel.message or _logged(next(iter(channel.log_lines), ""))
     said = resets.normalise(text)[:200]
     reason = f"{row.reason}: {said}" if said and said not in row.reason else row.reason
     return Finding(row.kind, reason, proof[:PROOF_LIMIT], _hold(row, channel, now, zone), row.id)
+
+
+def _logged(line: str) -> str:
+    """What a log line says: its error field, without the fields around it."""
+    match = _ERROR_FIELD.search(line)
+    return match[1] if match else line
 
 
 def _fits(match: Match, channel: ErrorChannel, texts: tuple[str, ...]) -> str | None:

@@ -563,7 +563,7 @@ def _usage(run: _Run) -> Usage:
     if added:
         models = [events.obj(model) for usage in added for model in events.obj(usage).values()]
         costs = [cost for model in models if (cost := events.number(model.get("costUSD"))) is not None]
-        return _sum(models, _MODEL_USAGE, sum(costs) if costs or not models else None)
+        return _sum(models, _MODEL_USAGE, sum(costs, 0.0) if costs or not models else None)
     last = run.results[-1]
     cost = events.number(last.get("total_cost_usd"))
     models = [events.obj(model) for model in events.obj(last.get("modelUsage")).values()]

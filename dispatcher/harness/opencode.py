@@ -137,7 +137,10 @@ def permissions(tools: Tools, cwd: str, tmp: str) -> dict[str, object]:
     full = tools is Tools.FULL
     network = "allow" if full else "deny"
     writing = "deny" if tools is Tools.READ else "allow"
-    inside = {"*": "deny", f"{cwd}/*": "allow", f"{tmp}/*": "allow", cwd: "allow", tmp: "allow"}
+    kept_output = "*/opencode/tool-output/*"  # where opencode puts the rest of a long output, and says so to the model
+    inside = {"*": "deny", kept_output: "allow"} | {
+        path: "allow" for root in (cwd, tmp) for path in (root, f"{root}/*")
+    }
     secrets = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
     return {
         "*": "allow",
@@ -259,9 +262,7 @@ class OpencodeWatch:
         return [*signals, Signal(SignalKind.RETRY, now, finding.proof, finding.kind, finding.hold)]
 
     def _bridge(self, line: bytes, now: float) -> list[Signal]:
-        record = events.parse(line)
-        if record is None:
-            return []
+        record = bridge_record(line)
         kind = events.string(record.get("type"))
         if kind == "started":
             self._plugin = True
@@ -277,7 +278,7 @@ class OpencodeWatch:
             return [Signal(SignalKind.PERMISSION, now, text, OutcomeClass.PERMISSION_DENIED)]
         return self._retry(record, now) if kind == "retry" else []
 
-    def _retry(self, record: events.Object, now: float) -> list[Signal]:
+    def _retry(self, record: Mapping[str, object], now: float) -> list[Signal]:
         channel, wait = retry_channel(record)
         found = failures.classify(channel, now, default_zone=self._zone)
         kind = found.kind if found else OutcomeClass.UNKNOWN
@@ -301,6 +302,17 @@ class OpencodeWatch:
         return [Signal(SignalKind.RUNAWAY, now, evidence, OutcomeClass.RUNAWAY)] if evidence else []
 
 
+def bridge_record(line: bytes) -> events.Object:
+    """A line of the bridge file; an event of opencode itself is read like our own report of it. Empty: neither."""
+    record = events.parse(line) or {}
+    if record.get("type") != "session.status":
+        return record
+    properties = events.obj(record, "properties")
+    status = events.obj(properties, "status")
+    action = events.obj(status, "action").get("reason")
+    return {**status, "session": properties.get("sessionID"), "action": action}
+
+
 def retry_channel(record: Mapping[str, object]) -> tuple[ErrorChannel, float | None]:
     """A retry that the plugin reported, as an error channel, with the wait in seconds if the server stated it.
 
@@ -309,16 +321,17 @@ def retry_channel(record: Mapping[str, object]) -> tuple[ErrorChannel, float | N
     at, following = events.number(record.get("at")), events.number(record.get("next"))
     attempt = events.integer(record.get("attempt")) or 1
     wait: float | None = None
-    if at is not None and following is not None and attempt > 0:
+    if at is not None and following is not None:
         wait = max(0.0, (following - at) / 1000.0)
-        own = min(2.0 * 2.0 ** min(attempt - 1, 10), 30.0)
+        own = min(2.0 * 2.0 ** min(max(attempt, 1) - 1, 10), 30.0)
         if abs(wait - own) < 0.5:
             wait = None
+    stated = following is not None and (at is None or wait is not None)
     channel = ErrorChannel(
         "opencode",
         message=events.string(record.get("message")),
         action=events.string(record.get("action")),
-        next_try=following / 1000.0 if following is not None and wait is not None else None,
+        next_try=following / 1000.0 if following is not None and stated else None,
     )
     return channel, wait
 
@@ -361,6 +374,7 @@ class _Reader:
         self._found = Transcript()
         self._summaries: set[str] = set()
         self._retry: events.Object | None = None
+        self._runaway = Runaway()
 
     def read(self, stdout: Iterable[bytes], errors: Iterable[bytes], bridge: Iterable[bytes]) -> Transcript:
         for line in bridge:
@@ -398,7 +412,7 @@ class _Reader:
         return last is None or at is None or at / 1000.0 >= last
 
     def _bridge(self, line: bytes) -> None:
-        record = events.parse(line) or {}
+        record = bridge_record(line)
         kind = record.get("type")
         if kind == "call" and record.get("agent") not in _SIDE_AGENTS:
             self._found.observed_model = f"{events.string(record.get('provider'))}/{events.string(record.get('model'))}"
@@ -416,7 +430,7 @@ class _Reader:
         session = events.string(event.get("sessionID"))
         if session and session != self._run.session:
             self._begin(session)
-        run = self._run
+        run, found = self._run, self._found
         run.seen += 1
         part = events.obj(event, "part")
         if kind in ("step_start", "tool_use", "text") and (at := events.number(event.get("timestamp"))) is not None:
@@ -432,6 +446,8 @@ class _Reader:
         elif kind == "error":
             run.error = _channel_of(events.obj(event, "error"))
             run.overflow = run.error.error_name == "ContextOverflowError"
+            if run.overflow:
+                found.runaway = self._runaway.overflow() or found.runaway
             run.finished = ""
         elif kind == "done":
             self._done(event)
@@ -440,10 +456,12 @@ class _Reader:
         """Another session: what came before belongs to another run."""
         kept = self._found
         self._run = _Run(session)
+        self._runaway = Runaway()
         self._found = Transcript(observed_model=kept.observed_model, model_evidence=kept.model_evidence)
 
     def _step(self, part: events.Object) -> None:
         self._run.finished = ""
+        self._found.runaway = self._runaway.step() or self._found.runaway
 
     def _text(self, part: events.Object) -> None:
         run = self._run
@@ -464,6 +482,8 @@ class _Reader:
         found.last_tool_error = failed
         if not failed:
             self._run.error, self._run.overflow = None, False  # it went on: whatever it was is overcome
+            self._runaway.tool_succeeded()
+            found.runaway = ""
         if any(words in failed for words in _DENIED):
             found.denials.append(_call_text(part))
         if part.get("tool") == "todowrite":
@@ -476,6 +496,8 @@ class _Reader:
         run = self._run
         _add_usage(run, part)
         reason = events.string(part.get("reason"))
+        if reason == "unknown":
+            self._found.runaway = self._runaway.unfinished() or self._found.runaway
         if reason in _GOES_ON:
             return
         if run.overflow or part.get("messageID") in self._summaries:

@@ -69,6 +69,7 @@ class Transcript:
     todo: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
     tool_calls: int = 0
+    runaway: str = ""  # evidence of a loop that the run was in when it ended
     last_tool_error: str = ""  # set while a failed tool call is the last thing that happened
 
 
@@ -125,6 +126,8 @@ def _failed(found: Transcript, finding: Finding | None, exit: ExitRecord | None)
     ended = exit.reason if exit else EndReason.EXITED
     if finding is not None and (finding.kind in _EXPLAINS_SILENCE or ended not in (*_SILENT, EndReason.HARD_CAP)):
         return Settled(finding.kind, finding.reason, finding.proof), finding.hold
+    if found.runaway:
+        return Settled(OutcomeClass.RUNAWAY, found.runaway, found.runaway), None
     if exit is None:
         return None
     if ended in _SILENT:
