@@ -481,6 +481,7 @@ class Evidence:
     hook_output: str | None = None  # a commit hook refused: its words
     error: str | None = None  # git itself failed: its stderr. Nothing else in here may then be trusted
     notes: tuple[str, ...] = ()
+    signing_error: str | None = None  # the program that should sign the last commit here failed or never ended
 
     @property
     def shape(self) -> Shape:
