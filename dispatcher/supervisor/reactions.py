@@ -16,7 +16,7 @@ PATIENCE = 60.0  # a stated wait up to this long costs less than a new start, wh
 LONGEST_RETRY = 300.0  # a retry that is further away than this is a wait for a person or another day
 
 WAITING_HELPS = frozenset({OutcomeClass.RATE_LIMITED, OutcomeClass.QUOTA_EXHAUSTED})
-PASSING = frozenset({OutcomeClass.OVERLOADED, OutcomeClass.NETWORK, OutcomeClass.HARNESS_LOCKED})
+HOPELESS = frozenset({OutcomeClass.AUTH, OutcomeClass.BILLING, OutcomeClass.MODEL_NOT_FOUND})  # whatever is retried
 
 ENDS = {
     SignalKind.RUNAWAY: (EndReason.RUNAWAY, OutcomeClass.RUNAWAY),
@@ -54,10 +54,10 @@ def react(signal: Signal, *, others_free: bool, switch_after: float) -> End | Le
     outcome = signal.outcome or usual
     if outcome in WAITING_HELPS:
         stays = _worth_waiting(outcome, signal.wait, others_free, switch_after)
-    elif outcome in PASSING:
+    elif signal.kind is SignalKind.RETRY and outcome not in HOPELESS:
         stays = signal.wait is None or signal.wait <= LONGEST_RETRY
     else:
-        stays = False  # no retry repairs a login, a bill or a model's name
+        stays = False
     if stays:
         return Leave(signal.wait or 0.0)
     return End(EndReason.QUOTA, outcome, signal.text, signal.hold)

@@ -36,6 +36,8 @@ C = OutcomeClass
         (K.RETRY, C.OVERLOADED, 30.0, True, 30.0),
         (K.RETRY, C.NETWORK, None, True, 0.0),
         (K.RETRY, C.OVERLOADED, 1814400.0, False, END),
+        (K.RETRY, C.UNKNOWN, None, True, 0.0),
+        (K.RETRY, C.CONTEXT_OVERFLOW, 2.0, True, 2.0),
         # what no retry repairs
         (K.RETRY, C.AUTH, 0.5, False, END),
         (K.QUOTA, C.BILLING, None, False, END),
