@@ -92,7 +92,9 @@ def _quoted(title: str) -> str:
     import json
 
     return (
-        title if re.fullmatch(r"[A-Za-z][A-Za-z0-9 ,./()'-]*", title) and len(title.split()) > 1 else json.dumps(title)
+        title
+        if re.fullmatch(r"[A-Za-z][A-Za-z0-9 ,./()'-]*", title) and len(title.split()) > 1
+        else json.dumps(title, ensure_ascii=False)
     )
 
 

@@ -90,7 +90,9 @@ ODD = ["-j4", "--limit=5", "--hom", "--", "-", "x.md", "--help", "-qj", ""]
 
 pieces = st.one_of(
     st.sampled_from(FLAGS).map(lambda flag: [flag]),
-    st.sampled_from(sorted(VALUES)).flatmap(lambda name: st.sampled_from(VALUES[name]).map(lambda value: [name, value])),
+    st.sampled_from(sorted(VALUES)).flatmap(
+        lambda name: st.sampled_from(VALUES[name]).map(lambda value: [name, value])
+    ),
     st.sampled_from(ODD).map(lambda word: [word]),
 )
 

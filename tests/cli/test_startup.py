@@ -62,7 +62,9 @@ def test_version_loads_nothing_but_itself() -> None:
     assert loaded("--version") == {"dispatcher", "dispatcher.cli", "dispatcher.cli.entry", "__future__"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["status"], ["status", "--json"], ["log"], ["log", "--json"], ["log", "--csv"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["status"], ["status", "--json"], ["log"], ["log", "--json"], ["log", "--csv"]]
+)
 def test_a_look_costs_sqlite_and_ourselves(queued: Path, words: list[str]) -> None:
     assert not imported(*words) & LOOKS
 

@@ -24,16 +24,12 @@ def test_duration(seconds: float | None, words: str) -> None:
     assert wording.duration(seconds) == words
 
 
-@pytest.mark.parametrize(
-    ("usd", "words"), [(None, ""), (0, "$0.00"), (0.004, "$0.0040"), (1.239, "$1.24")]
-)
+@pytest.mark.parametrize(("usd", "words"), [(None, ""), (0, "$0.00"), (0.004, "$0.0040"), (1.239, "$1.24")])
 def test_unknown_money_is_never_zero(usd: float | None, words: str) -> None:
     assert wording.money(usd) == words
 
 
-@pytest.mark.parametrize(
-    ("count", "words"), [(None, ""), (9_999, "9999"), (12_345, "12k"), (10_000_000, "10.0M")]
-)
+@pytest.mark.parametrize(("count", "words"), [(None, ""), (9_999, "9999"), (12_345, "12k"), (10_000_000, "10.0M")])
 def test_tokens(count: int | None, words: str) -> None:
     assert wording.tokens(count) == words
 

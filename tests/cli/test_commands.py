@@ -1,0 +1,483 @@
+"""Each command once for what it is for, and once for what a person may get wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dispatcher.store import history, holds, queue
+from dispatcher.task import HoldScope, Status
+from tests.cli.conftest import Said
+from tests.cli.story import LATER, Story
+
+Run = Callable[..., Said]
+Write = Callable[..., Path]
+
+REPORT = "---\nexpect: report\n---\n# {title}\n\nSay something.\n"
+HOSTILE = "evil \x1b[2J\u202e title"
+
+
+@pytest.fixture
+def story(home: Path) -> Iterator[Story]:
+    found = Story(home)
+    yield found
+    found.store.close()
+
+
+def status_of(story: Story, task: int) -> Status:
+    return queue.get(story.store, task).status
+
+
+# --- add, new, edit ---
+
+
+def test_add_prints_the_difficulty_with_its_reason(home: Path, repository: Path, run: Run, brief: Write) -> None:
+    said = run("add", str(brief("# Fix a typo\n\nIn README.\n")), "--repo", str(repository))
+    assert said == Said(0, 'task 1 added: Fix a typo  [trivial: the rule on line 14: title has "typo"]\n', "")
+
+
+def test_the_same_brief_is_queued_once(story: Story, repository: Path, run: Run, brief: Write) -> None:
+    path = str(brief("# One\n\nText.\n"))
+    words = ["add", path, "--repo", str(repository)]
+    run(*words)
+    assert run(*words).out == "already there as task 1 (queued): One\n"
+    queue.update(story.store, 1, 1.0, status=Status.CANCELLED)
+    assert run(*words).out == "done as task 1 (cancelled): One  (--again queues it anew)\n"
+    assert run(*words, "--again").out.startswith("task 2 added: One")
+
+
+def test_a_brief_that_changed_before_it_ran_replaces_its_task(
+    story: Story, repository: Path, run: Run, brief: Write
+) -> None:
+    words = ["add", str(brief("# One\n\nText.\n")), "--repo", str(repository)]
+    run(*words)
+    brief("# Two\n\nText.\n")
+    assert run(*words).out.startswith("task 1 updated: Two")
+
+
+def test_add_takes_a_folder_but_not_its_readme(home: Path, run: Run, brief: Write, tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        brief(REPORT.format(title=name), f"briefs/{name}.md")
+    brief("# About these briefs\n", "briefs/README.md")
+    brief("not a brief", "briefs/notes.txt")
+    said = run("add", str(tmp_path / "briefs"), "--json")
+    assert [(row["id"], row["title"]) for row in json.loads(said.out)] == [(1, "a"), (2, "b")]
+
+
+def test_add_reads_stdin(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dispatcher.cli", "add", "-"],
+        input=REPORT.format(title="From a pipe"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("task 1 added: From a pipe")
+
+
+def test_which_repository(story: Story, repository: Path, tmp_path: Path, run: Run, brief: Write) -> None:
+    """The brief's own (seen from its folder) wins over --repo, which wins over the current folder."""
+    inside = repository / "src" / "deep"
+    inside.mkdir(parents=True)
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    run("add", str(brief("---\nrepo: other\n---\n# Own\n", "own.md")), "--repo", str(repository))
+    run("add", str(brief("# Option\n", "option.md")), "--repo", str(inside))
+    os.chdir(inside)
+    run("add", str(brief("# Here\n", "here.md")))
+    run("add", str(brief("---\nrepo: none\nexpect: report\n---\n# None\n", "none.md")))
+    found = [task.repository for task in queue.tasks(story.store)]
+    assert found == [str(other), str(repository), str(repository), None]
+
+
+def test_after_names_a_task_by_its_brief(story: Story, run: Run, brief: Write, tmp_path: Path) -> None:
+    brief(REPORT.format(title="First"), "briefs/1-first.md")
+    brief(REPORT.format(title="Then").replace("expect", "after: [1-first]\nexpect"), "briefs/2-then.md")
+    assert run("add", str(tmp_path / "briefs")).code == 0
+    assert [blocker.task_id for blocker in queue.blockers(story.store, 2)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "brief.md:1: the brief has no body"),
+        (b"---\ntitle: only this\n---\n\n", "the brief has no body"),
+        (b"# ok\n\xff\xfe broken\n", "brief.md:2: is not UTF-8"),
+        (b"---\ndifficulty: hardish\n---\n# x\n", "brief.md:2: "),
+        (b"---\ndifficultly: hard\n---\n# x\n", "brief.md:2: "),
+        (b"---\npriority: 1\npriority: 2\n---\n# x\n", "brief.md:3: "),
+        (b"# NUL \x00\n", "brief.md:1: the brief holds a NUL character"),
+        (b"# no repository here\n", "which repository is it for?"),
+        (b"---\nrepo: /nowhere\n---\n# x\n", "there is no folder /nowhere"),
+    ],
+)
+def test_a_bad_brief_is_one_line_and_nothing_is_queued(
+    story: Story, run: Run, brief: Write, text: bytes, message: str
+) -> None:
+    good = brief(REPORT.format(title="good"), "good.md")
+    said = run("add", str(good), str(brief(text)))
+    assert said.code == 2
+    assert message in said.err.splitlines()[0]
+    assert len(said.err.splitlines()) <= 2
+    assert queue.tasks(story.store) == []
+
+
+@pytest.mark.parametrize("kind", ["missing", "plain", "bare"])
+def test_a_repository_that_is_none(home: Path, run: Run, brief: Write, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / kind
+    if kind == "plain":
+        folder.mkdir()
+    if kind == "bare":
+        subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
+    said = run("add", str(brief("# x\n")), "--repo", str(folder))
+    words = {"missing": "there is no folder", "plain": "is not in a git repository", "bare": "is a bare repository"}
+    assert said.code == 2
+    assert words[kind] in said.err
+
+
+def test_a_missing_file_and_an_empty_folder(home: Path, run: Run, tmp_path: Path) -> None:
+    assert run("add", str(tmp_path / "no.md")).err.startswith(f"error: {tmp_path / 'no.md'}: cannot be read: No such")
+    (tmp_path / "empty").mkdir()
+    assert "there is no brief (*.md)" in run("add", str(tmp_path / "empty")).err
+
+
+def test_new_writes_a_brief_that_parses(home: Path, run: Run) -> None:
+    for title in ("Fix the login redirect", 'Odd: "quotes", #hash & [brackets]', "yes", "ünïcode \U0001f600"):
+        said = run("new", title)
+        assert said.code == 0, said.err
+        added = run("add", said.out.strip(), "--json")
+        assert "which repository" in added.err  # everything else was read
+    assert "is already there" in run("new", "Fix the login redirect").err
+
+
+def test_edit_changes_the_stored_brief(story: Story, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = story.task("Old")
+    editor(tmp_path, monkeypatch, "---\ndifficulty: hard\nexpect: report\n---\n# New title\n")
+    said = run("edit", str(task.id))
+    assert said.out == f"task {task.id}: New title  [hard: the brief says so]\n"
+    assert queue.get(story.store, task.id).title == "New title"
+
+
+def test_what_was_typed_is_kept_when_it_cannot_be_used(
+    story: Story, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    task = story.task("Old")
+    editor(tmp_path, monkeypatch, "---\nnonsense: 1\n---\n# mine\n")
+    said = run("edit", str(task.id))
+    [kept] = tmp_path.glob("dispatcher-task-*.md")
+    assert said.code == 2
+    assert str(kept) in said.err
+    assert "# mine" in kept.read_text(encoding="utf-8")
+    assert queue.get(story.store, task.id).title == "Old"
+
+
+def test_a_running_task_is_not_edited(story: Story, run: Run) -> None:
+    task = story.task()
+    story.claim(task)
+    said = run("edit", str(task.id))
+    assert (said.code, said.err.splitlines()[1]) == (2, f"hint: dispatcher pause {task.id} first")
+
+
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """An EDITOR that replaces the file's text."""
+    script = tmp_path / "editor"
+    (tmp_path / "text").write_text(text, encoding="utf-8")
+    script.write_text(f"#!/bin/sh\ncp '{tmp_path}/text' \"$1\"\n", encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", str(script))
+
+
+# --- status, log, show, tail, work ---
+
+
+def test_looking_makes_nothing(tmp_path: Path, home: Path, run: Run) -> None:
+    nowhere = tmp_path / "nowhere"
+    assert run("status", "--home", str(nowhere)).out == f"{nowhere}: nothing queued yet (dispatcher add BRIEF)\n"
+    for words in (["log"], ["show", "1"], ["holds"], ["tail", "1"], ["cancel", "1"]):
+        said = run(*words, "--home", str(nowhere))
+        assert (said.code, said.err.splitlines()[0]) == (2, f"error: nothing was ever queued in {nowhere}")
+    assert not nowhere.exists()
+
+
+def test_status(story: Story, run: Run) -> None:
+    running, waiting, stuck = story.task("Works"), story.task("Waits"), story.task(HOSTILE)
+    story.begin(running)
+    story.claim(waiting)
+    story.rest(waiting, Status.WAITING, "held", not_before=LATER)
+    story.claim(stuck)
+    story.rest(stuck, Status.NEEDS_HUMAN, "said done, changed nothing")
+    holds.add(story.store, HoldScope.CANDIDATE, "large", None, "no such model", "dispatcher", 1.0)
+    found = json.loads(run("status", "--json").out)
+    assert found["counts"] == {"running": 1, "waiting": 1, "needs_human": 1}
+    assert [(row["id"], row["candidate"], row["prompt"]) for row in found["running"]] == [(1, "small", "first")]
+    assert [(row["id"], row["reason"]) for row in found["person"]] == [(3, "said done, changed nothing")]
+    assert [(row["key"], row["until"]) for row in found["holds"]] == [("large", None)]
+    assert found["next_wake"] == LATER
+    text = run("status").out
+    assert "1 running, 1 waiting, 1 needs_human" in text
+    assert "evil \\e[2J\\u202e title" in text
+    assert "until a person lifts it" in text
+
+
+def test_log_and_its_filters(story: Story, run: Run) -> None:
+    first, second = story.task("First"), story.task(HOSTILE)
+    story.begin(first)
+    story.end(first, Status.NEEDS_REVIEW, "one commit")
+    story.begin(second, candidate="large")
+    rows = json.loads(run("log", "--json").out)
+    assert [(row["task"], row["candidate"], row["status"]) for row in rows] == [
+        (2, "large", "running"),
+        (1, "small", "needs_review"),
+    ]
+    assert (rows[1]["tokens"], rows[1]["list_price_usd"], rows[1]["seconds"]) == (1234, 0.25, 65.0)
+    assert (rows[0]["tokens"], rows[0]["outcome"]) == (None, None)
+    for words in (["--task", "1"], ["--candidate", "small"], ["--status", "needs_review"]):
+        assert [row["task"] for row in json.loads(run("log", "--json", *words).out)] == [1]
+    assert [row["task"] for row in json.loads(run("log", "--json", "-n", "1").out)] == [2]
+    assert run("log", "--csv").out.splitlines()[0].startswith("task,attempt,started_at,seconds,candidate")
+    assert "evil \\e[2J\\u202e title" in run("log").out
+    assert run("log", "--status", "done").code == 2
+
+
+def test_show_tells_everything_about_a_task(story: Story, run: Run) -> None:
+    task = story.task("First")
+    folder = story.begin(task)
+    story.end(task, Status.NEEDS_REVIEW, "one commit", final_text=f"I did it {HOSTILE}", proof="exit 0")
+    text = run("show", "1", "--brief").out
+    for piece in ("needs_review: one commit", "easy (the brief says so)", "check       passed: make test", str(folder)):
+        assert piece in text
+    assert "# First\n\nDo it." in text
+    assert "\x1b" not in text
+    found = json.loads(run("show", "1", "--json").out)
+    assert found["task"]["status"] == "needs_review"
+    assert found["attempts"][0]["checks"][0]["command"] == "make test"
+    assert [event["kind"] for event in found["events"]] == ["added", "claimed", "attempt_started", "attempt_ended"]
+
+
+def test_there_is_no_such_task(story: Story, run: Run) -> None:
+    for words in (["show", "9"], ["tail", "9"], ["work", "9"], ["edit", "9"], ["retry", "9"], ["run", "--task", "9"]):
+        said = run(*words)
+        assert (said.code, said.err.splitlines()[0]) == (2, "error: there is no task 9"), words
+
+
+def test_work_prints_the_copy(story: Story, run: Run) -> None:
+    task = story.task()
+    assert run("work", "1").code == 2
+    queue.update(story.store, task.id, 1.0, copy_path="/copies/1")
+    assert run("work", "1").out == "/copies/1\n"
+
+
+def test_tail_renders_events_and_follows_to_the_end(story: Story, run: Run) -> None:
+    task = story.task()
+    folder = story.begin(task)
+    text = {"type": "text", "timestamp": 1, "sessionID": "s", "part": {"type": "text", "text": f"hello {HOSTILE}"}}
+    (folder / "stdout").write_bytes(json.dumps(text).encode() + b"\n\xff\x00 no event\n")
+    (folder / "stderr").write_bytes(b"an error \x1b[31m line\n")
+    assert "hello evil \\e[2J\\u202e title" in run("tail", "1").out
+    assert run("tail", "1", "--stderr").out == "an error \\e[31m line\n"
+    assert run("tail", "1", "--raw").out.splitlines()[1] == "\ufffd\\x00 no event"
+    story.end(task, Status.NEEDS_REVIEW, "one commit")
+    followed = run("tail", "1", "-f")
+    assert "hello" in followed.out
+    assert followed.err.splitlines()[-1] == "--- needs_review: one commit"
+    assert run("tail", "1", "--attempt", "7").code == 2
+
+
+# --- cancel, pause, resume, retry ---
+
+
+def test_the_life_of_a_task_in_a_persons_hand(story: Story, run: Run) -> None:
+    story.task("One")
+    for word, status in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled"), ("retry", "queued")):
+        said = run(word, "1")
+        assert said.code == 0, said.err
+        assert status_of(story, 1) == status
+    by = {event.by for event in queue.events(story.store, 1)}
+    assert len(by) == 2  # "dispatcher", who added it, and this account
+
+
+def test_several_at_once_and_one_that_cannot(story: Story, run: Run) -> None:
+    for title in ("One", "Two"):
+        story.task(title)
+    said = run("cancel", "1", "9", "2")
+    assert said.code == 2
+    assert said.err.splitlines()[0] == "error: there is no task 9"
+    assert (status_of(story, 1), status_of(story, 2)) == (Status.CANCELLED, Status.CANCELLED)
+
+
+@pytest.mark.parametrize(("word", "told"), [("cancel", "cancel"), ("pause", "stop")])
+def test_a_running_worker_is_told_even_when_its_run_is_dead(story: Story, run: Run, word: str, told: str) -> None:
+    task = story.task()
+    folder = story.begin(task)
+    said = run(word, "1")
+    assert "its worker is being ended" in said.out
+    [line] = (folder / "control").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["do"] == told
+    assert status_of(story, 1) in (Status.CANCELLED, Status.PAUSED)
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "hint"),
+    [
+        ("resume", Status.QUEUED, "dispatcher run"),
+        ("retry", Status.QUEUED, "dispatcher run"),
+        ("retry", Status.PAUSED, "dispatcher resume 1, or dispatcher cancel 1"),
+        ("cancel", Status.CANCELLED, "dispatcher retry 1"),
+        ("pause", Status.CANCELLED, "dispatcher retry 1"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(
+    story: Story, run: Run, word: str, status: Status, hint: str
+) -> None:
+    story.task()
+    if status is not Status.QUEUED:
+        queue.update(story.store, 1, 1.0, status=status)
+    said = run(word, "1")
+    assert (said.code, said.err.splitlines()[1]) == (2, f"hint: {hint}")
+    assert status_of(story, 1) is status
+
+
+def test_retry_zeroes_the_counters_and_keeps_the_copy(story: Story, run: Run) -> None:
+    task = story.task()
+    story.begin(task)
+    story.end(task, Status.NEEDS_HUMAN, "all tried")
+    queue.update(story.store, task.id, 1.0, copy_path="/copies/1")
+    assert "goes on in /copies/1" in run("retry", "1").out
+    found = queue.get(story.store, task.id)
+    assert (found.status, found.counters.starts, found.copy_path) == (Status.QUEUED, 0, "/copies/1")
+
+
+# --- models, holds ---
+
+
+def test_hold_and_release(story: Story, run: Run) -> None:
+    assert run("hold", "small", "--for", "2h", "--reason", HOSTILE).code == 0
+    assert run("hold", "plan").out == "credential plan is held until a person lifts it\n"
+    assert run("hold", "demo").out.startswith("provider demo is held")
+    found = json.loads(run("holds", "--json").out)
+    assert [(row["scope"], row["key"]) for row in found] == [
+        ("candidate", "small"),
+        ("credential", "plan"),
+        ("provider", "demo"),
+    ]
+    assert "evil \\e[2J" in run("holds").out
+    models = {row["name"]: row["state"] for row in json.loads(run("models", "--json").out)["candidates"]}
+    assert models["strong"].startswith("held until a person lifts it")
+    for name in ("1", "plan", "demo"):
+        assert run("release", name).out.endswith("is free again\n")
+    assert run("holds").out == "nothing is on hold\n"
+    assert run("release", "plan").code == 2
+
+
+@pytest.mark.parametrize("words", [["nobody"], ["small", "--for", "soon"], ["small", "--for", "0s"]])
+def test_a_wrong_hold(home: Path, run: Run, words: list[str]) -> None:
+    assert run("hold", *words).code == 2
+
+
+def test_models_shows_candidates_and_routes(home: Path, run: Run) -> None:
+    text = run("models").out
+    assert "trivial: small -> large" in text
+    assert len(json.loads(run("models", "--json").out)["candidates"]) == 3
+    assert len(run("models", "--csv").out.splitlines()) == 4
+
+
+# --- run ---
+
+
+def test_a_dry_run_prints_the_plan_and_every_reason(story: Story, run: Run) -> None:
+    story.task("One")
+    holds.add(story.store, HoldScope.CANDIDATE, "small", LATER, "free limit", "dispatcher", 1.0)
+    text = run("run", "--dry-run").out
+    assert "task 1: One  [easy: the brief says so]" in text
+    assert "would go to large" in text
+    assert "not small: on hold (candidate): free limit, until" in text
+    [planned] = json.loads(run("run", "--dry-run", "--json").out)
+    assert [choice["candidate"] for choice in planned["choices"]] == ["large"]
+    assert [skipped["candidate"] for skipped in planned["skipped"]] == ["small"]
+    assert history.recent(story.store) == []
+
+
+def test_an_idle_run(story: Story, run: Run) -> None:
+    assert run("run") == Said(0, "nothing to do\n", "")
+
+
+def test_a_run_that_only_waits_says_until_when(story: Story, run: Run) -> None:
+    task = story.task()
+    story.claim(task)
+    story.rest(task, Status.WAITING, "held", not_before=LATER)
+    said = run("run")
+    assert said.code == 75
+    assert "every model for it is on hold; next try" in said.err
+
+
+def test_run_add_queues_what_is_new_and_names_what_is_wrong(
+    story: Story, run: Run, brief: Write, tmp_path: Path
+) -> None:
+    brief(REPORT.format(title="fine"), "briefs/b.md")
+    brief("---\nnonsense: 1\n---\n# x\n", "briefs/a.md")
+    said = run("run", "--add", str(tmp_path / "briefs"), "--dry-run")
+    assert said.code == 2
+    assert said.err.splitlines()[0].startswith(f"error: {tmp_path}/briefs/a.md:2: ")
+    assert [task.title for task in queue.tasks(story.store)] == ["fine"]
+
+
+def test_an_untrusted_home_runs_nothing(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    said = run("run")
+    assert said.code == 2
+    assert said.err.splitlines()[1].endswith(f"dispatcher trust --home {home}")
+    assert run("trust").code == 0
+    assert run("run").code == 0
+
+
+@pytest.mark.parametrize("text", ["credentials: [", "candidates: {}\nrouts: {}\n", "a: 1\na: 2\n", "\tx: 1\n"])
+def test_a_wrong_configuration_names_the_line(home: Path, run: Run, text: str) -> None:
+    (home / "models.yaml").write_text(text, encoding="utf-8")
+    for words in (["run"], ["models"], ["doctor"]):
+        said = run(*words)
+        assert said.code in (1, 2)
+        assert f"{home / 'models.yaml'}:" in said.err + said.out
+
+
+# --- init, doctor ---
+
+
+def test_init_makes_a_home_that_loads_and_never_replaces_one(home: Path, tmp_path: Path, run: Run) -> None:
+    fresh = tmp_path / "fresh"
+    assert run("init", str(fresh)).code == 0
+    assert run("models", "--home", str(fresh)).code == 0
+    assert run("run", "--home", str(fresh)).out == "nothing to do\n"
+    before = (fresh / "models.yaml").read_bytes()
+    assert run("init", str(fresh)).code == 2
+    assert (fresh / "models.yaml").read_bytes() == before
+
+
+def test_doctor_finds_what_would_go_wrong(
+    home: Path, repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = repository / ".opencode" / "plugin" / "evil.js"
+    plugin.parent.mkdir(parents=True)
+    plugin.touch()
+    (repository / "opencode.json").write_text('{"mcp": {}}', encoding="utf-8")
+    (repository / ".mcp.json").touch()
+    said = run("doctor", "--repo", str(repository), "--json")
+    rows = json.loads(said.out)
+    areas = {row["area"] for row in rows}
+    assert areas >= {"program", "home", "CLIs", "models", "credentials", "git", "repository", "disk", "lock"}
+    code = next(row for row in rows if row["area"] == "repository")
+    assert code["state"] == "warn"
+    assert ".opencode/plugin/evil.js, opencode.json" in code["text"]
+    assert any("scripted 1.18" in row["text"] and row["state"] == "ok" for row in rows)
+    assert said.code == 0
+    monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent/elsewhere")
+    untrusted = run("doctor", "--repo", str(repository))
+    assert untrusted.code == 1
+    assert "not trusted on this machine" in untrusted.out
