@@ -130,10 +130,10 @@ async def run_on(
                 base=commit,
                 mode=CopyMode.CLONE,
                 marker=checkout.name,
-                copy_files=settings.copy_files,
                 pin=False,
             )
         )
+        await to_thread.run_sync(bring_files, target, checkout, settings.copy_files)
         for number, command in enumerate(settings.setup, 1):
             done = await run_step(
                 ctx, Step(command, checkout, folder / f"setup-{number}", settings.limits.setup_cap, tmp)
@@ -145,7 +145,22 @@ async def run_on(
             for number, command in enumerate(commands, 1)
         ]
     finally:
-        await to_thread.run_sync(lambda: [shutil.rmtree(path, ignore_errors=True) for path in (checkout, tmp)])
+        for path in (checkout, tmp):
+            await to_thread.run_sync(shutil.rmtree, path, True)
+
+
+def bring_files(target: Path, copy: Path, patterns: Iterable[str]) -> None:
+    """Untracked files that a fresh copy needs (`copy_files`): never over something that is there."""
+    for pattern in patterns:
+        for found in sorted(target.glob(pattern)):
+            there = copy / found.relative_to(target)
+            if there.exists() or ".git" in found.relative_to(target).parts:
+                continue
+            there.parent.mkdir(parents=True, exist_ok=True)
+            if found.is_dir():
+                shutil.copytree(found, there, symlinks=True)
+            else:
+                shutil.copy2(found, there, follow_symlinks=False)
 
 
 async def run_step(ctx: Context, step: Step) -> CheckResult:

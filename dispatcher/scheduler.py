@@ -108,7 +108,7 @@ def work(
     import anyio
 
     from dispatcher.runner import Context
-    from dispatcher.supervisor.client import become_subreaper
+    from dispatcher.supervisor.supervise import become_subreaper
 
     become_subreaper()
     ctx = Context(config, store, logs, owner, dict(os.environ), time.time, options.source)
@@ -181,8 +181,8 @@ class Loop:
     def exhausted(self) -> bool:
         return self.options.max_tasks is not None and self.started >= self.options.max_tasks
 
-    def paths(self) -> tuple[Path, ...]:
-        return (self.ctx.logs, self.ctx.config.copies_root)
+    def paths(self) -> tuple[str, ...]:
+        return (str(self.ctx.logs), str(self.ctx.config.copies_root))
 
     def begin(self, group: TaskGroup, task: Task, *, recovering: bool = False) -> None:
         self.active += 1

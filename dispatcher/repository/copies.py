@@ -105,16 +105,25 @@ def _warnings(target: Target) -> tuple[str, ...]:
 
 
 def prepare(
-    target: Path, copy: Path, *, base: str | None = None, mode: CopyMode = CopyMode.CLONE, marker: str
+    target: Path,
+    copy: Path,
+    *,
+    base: str | None = None,
+    mode: CopyMode = CopyMode.CLONE,
+    marker: str,
+    pin: bool = True,
 ) -> CopyInfo:
-    """The task's working folder: made, or found as this task left it. RepositoryError names whatever is in the way."""
+    """The task's working folder: made, or found as this task left it. RepositoryError names whatever is in the way.
+
+    `pin` keeps the base alive on a ref of the target; a checkout that is thrown away after its checks needs none.
+    """
     of = resolve(target).layout
     found = _existing(of, copy, mode, marker)
     if found is not None:
         return found
     with view(of) as seen:
         sha, branch = _base(seen, base)
-    if sha is not None:
+    if sha is not None and pin:
         of.run("update-ref", f"refs/dispatcher/{word(marker)}/base", sha)
     if mode is CopyMode.IN_PLACE:
         mark.write(of, Marker(marker, mode, sha, branch))
@@ -181,7 +190,7 @@ def build(of: Layout, new: Layout, sha: str | None, branch: str | None) -> tuple
     call(["init", "--quiet", "--template=", f"--object-format={form}"], cwd=new.root, env=env)
     (new.objects / "info" / "alternates").write_text(quoted_path(of.objects) + "\n", errors="surrogateescape")
     with (new.git_dir / "config").open("a", errors="surrogateescape") as file:
-        file.write(quoted_config(_copied_config(of, new.root, config)))
+        file.write(quoted_config(_copied_config(of, config)))
     with view(of) as seen:
         _write_refs(seen, new, sha, branch)
     _copy_info(of, new)
@@ -189,7 +198,7 @@ def build(of: Layout, new: Layout, sha: str | None, branch: str | None) -> tuple
     return _check_out(of, new, sha, config) if sha is not None else ()
 
 
-def _copied_config(of: Layout, root: Path, config: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+def _copied_config(of: Layout, config: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
     kept = [("gc.auto", "0"), ("maintenance.auto", "false"), ("push.default", "nothing")]
     for scope, key, value in config:
         section, _, rest = key.partition(".")
@@ -199,7 +208,7 @@ def _copied_config(of: Layout, root: Path, config: list[tuple[str, str, str]]) -
             kept.append((key, _without_password(value)))
         elif key == "core.hookspath":
             own = os.path.isabs(value) and Path(value).is_relative_to(of.root)
-            kept.append((key, str(root / Path(value).relative_to(of.root)) if own else value))
+            kept.append((key, str(Path(value).relative_to(of.root)) if own else value))  # git takes it from the root
         elif section in COPIED or key in COPIED:
             kept.append((key, value))
     return kept
@@ -267,9 +276,8 @@ def _submodules(of: Layout, new: Layout, seen: View) -> list[str]:
         notes += build(source, inner, sha, None)
         up = os.path.relpath(inner.git_dir, inner.root)
         (inner.root / ".git").write_text(f"gitdir: {up}\n", errors="surrogateescape")
-        back = quoted_config([("core.worktree", os.path.relpath(inner.root, inner.git_dir))])
-        with (inner.git_dir / "config").open("a", errors="surrogateescape") as file:
-            file.write(back)
+        back = os.path.relpath(inner.root, inner.git_dir)
+        call(["config", "--file", str(inner.git_dir / "config"), "core.worktree", back], cwd=inner.root)
     return notes
 
 

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from dispatcher import environment, harness, host, programs, prompts
 from dispatcher.errors import Refused
-from dispatcher.harness.base import BRIDGE_FILE, Command, RunRequest
+from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
 from dispatcher.runner.place import Place
 from dispatcher.runner.settings import Settings
@@ -45,7 +45,7 @@ async def start(
     version = await to_thread.run_sync(programs.version, program, ctx.logs)
     refuse_unpinned(candidate)
     refuse_untested(candidate, version)
-    attempt = open_row(ctx, task, candidate, version)
+    attempt = open_row(ctx, task, candidate, version, place)
     folder = Path(attempt.folder)
     make_folder(folder)
     before = await to_thread.run_sync(evidence.snapshot, place.copy) if place.base else None
@@ -62,14 +62,16 @@ async def start(
         harness=candidate.harness,
         marker=attempt.marker,
         extra={
+            **ctx.config.harness(candidate.harness).env,
             **command.env,
             "TMPDIR": str(place.tmp),
             "GIT_TRACE2_EVENT": str(folder / TRACE_FILE),
-            "DISPATCHER_BRIDGE": str(folder / BRIDGE_FILE),
+            BRIDGE_VARIABLE: str(folder / BRIDGE_FILE),
         },
+        programs=[program.command[0]],
     )
-    if worker.stripped:
-        history.update_attempt(ctx.store, attempt.id, notes=(*attempt.notes, *worker.stripped))
+    if worker.notes:
+        history.update_attempt(ctx.store, attempt.id, notes=(*attempt.notes, *worker.notes))
     spec.write(attempt_spec(attempt, command, settings, candidate, version, others_free=others_free))
     process = await to_thread.run_sync(client.launch, folder, worker.variables)
     return Started(attempt, process)
@@ -91,7 +93,7 @@ def refuse_untested(candidate: Candidate, version: str | None) -> None:
     )
 
 
-def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None) -> Attempt:
+def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None, place: Place) -> Attempt:
     number = len(history.attempts(ctx.store, task.id)) + 1
     return history.begin_attempt(
         ctx.store,
@@ -109,6 +111,7 @@ def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None
         started_at=ctx.clock(),
         host=host.name(),
         source=ctx.source,
+        base_commit=place.base.base if place.base else None,
     )
 
 
@@ -157,9 +160,10 @@ async def prompt_text(ctx: Context, task: Task, settings: Settings, place: Place
     settled = [a for a in history.attempts(ctx.store, task.id) if a.ended_at is not None]
     last = settled[-1] if settled else None
     found = None
-    if last is not None and place.base is not None:
+    base = place.base
+    if last is not None and base is not None:
         found = await to_thread.run_sync(
-            lambda: evidence.inspect(place.copy, place.base, None, trace=None, target=place.target)
+            lambda: evidence.inspect(place.copy, base, None, trace=None, target=place.target)
         )
     parts = prompts.Parts(
         title=task.title,

@@ -50,23 +50,24 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
     """Make the copy on the first attempt, reuse it afterwards. Raises RepositoryError with what is in the way."""
     place = place_of(ctx, task)
     place.tmp.mkdir(parents=True, exist_ok=True)
-    if place.target is None:
+    target = place.target
+    if target is None:
         place.copy.mkdir(parents=True, exist_ok=True)
         return queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(place.copy)), place
     if place.base is not None and place.copy.is_dir():
         return task, place
-    copy = place.target if settings.copy_mode is CopyMode.IN_PLACE else place.copy
+    copy = target if settings.copy_mode is CopyMode.IN_PLACE else place.copy
     ctx.say(task, None, "makes its copy of the repository")
     made = await to_thread.run_sync(
         lambda: copies.prepare(
-            place.target,
+            target,
             copy,
             base=starting_point(ctx, task, settings),
             mode=settings.copy_mode,
-            marker=f"{task.id}",
-            copy_files=settings.copy_files,
+            marker=str(task.id),
         )
     )
+    await to_thread.run_sync(checks.bring_files, target, made.path, settings.copy_files)
     # The path is stored before setup runs, so that a crash in setup leaves a copy that the next run finds.
     task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(made.path))
     failed = await checks.run_setup(ctx, task, settings, made.path, place.tmp)
@@ -74,7 +75,7 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
         raise SetupFailed(f"setup failed: `{failed.command}` (exit {failed.exit_code})", hint=failed.output[-400:])
     base = await to_thread.run_sync(evidence.snapshot, made.path)
     task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, task_base=base.to_json())
-    return task, Place(made.path, place.tmp, place.target, base)
+    return task, Place(made.path, place.tmp, target, base)
 
 
 def starting_point(ctx: Context, task: Task, settings: Settings) -> str | None:

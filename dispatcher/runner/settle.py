@@ -7,13 +7,14 @@ left without an exit record. One settler wins: the row is only written while it 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope, to_thread
+from anyio import to_thread
 
 from dispatcher import checks as checking
 from dispatcher import harness, routing, verdict
@@ -66,13 +67,12 @@ class Findings:
 
 async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, float]:
     """Judge and log one ended attempt. Gives the task as it stands now and the seconds to wait before it goes on."""
-    with CancelScope(shield=True):
-        settings = settings_for(ctx.config, task)
-        place = place_of(ctx, task)
-        found = await examine(ctx, task, attempt, place)
-        judged, results = await judge(ctx, task, attempt, settings, place, found)
-        delivered = await deliver(task, attempt, settings, place, found, judged)
-        return write(ctx, task, attempt, found, judged, results, delivered), judged.delay
+    settings = settings_for(ctx.config, task)
+    place = place_of(ctx, task)
+    found = await examine(ctx, task, attempt, place)
+    judged, results = await judge(ctx, task, attempt, settings, place, found)
+    delivered = await deliver(task, attempt, place, found, judged)
+    return write(ctx, task, attempt, found, judged, results, delivered), judged.delay
 
 
 async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> Findings:
@@ -84,10 +84,10 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
     found = await to_thread.run_sync(look, place, folder)
-    kept = None
-    if found.shape is not Shape.NOTHING and place.target is not None:
+    kept, target = None, place.target
+    if found.shape is not Shape.NOTHING and target is not None:
         kept = await to_thread.run_sync(
-            lambda: delivery.keep(place.copy, place.target, task=str(task.id), attempt=str(attempt.number))
+            lambda: delivery.keep(place.copy, target, task=str(task.id), attempt=str(attempt.number))
         )
     return Findings(record, outcome, found, kept)
 
@@ -141,6 +141,8 @@ async def judge(
         difficulty=task.difficulty,
         avoid=task.next.avoid,
         candidate_held=found.outcome.hold is not None or is_held(ctx, candidate),
+        note=task.next.note,
+        can_escalate=can_escalate(ctx, task, settings),
     )
     judged = verdict.judge(situation)
     if judged.action is not Action.CHECK:
@@ -150,35 +152,49 @@ async def judge(
     return verdict.judge(replace(situation, checks=results)), results
 
 
+def can_escalate(ctx: Context, task: Task, settings: Settings) -> bool:
+    """Whether one level up there is another route; a brief that names its candidates stays with them."""
+    routes = ctx.config.roster.routes
+    harder = routes.get(task.difficulty.harder)
+    return not settings.brief.candidates and harder is not None and harder != routes.get(task.difficulty)
+
+
 def is_held(ctx: Context, candidate: Candidate | None) -> bool:
     now = ctx.clock()
     return candidate is None or any(routing.blocks(hold, candidate, now) for hold in holds.active(ctx.store, now))
 
 
 async def deliver(
-    task: Task, attempt: Attempt, settings: Settings, place: Place, found: Findings, judged: Verdict
+    task: Task, attempt: Attempt, place: Place, found: Findings, judged: Verdict
 ) -> delivery.Delivered | None:
     """Commits of a task that rests become a branch of the target, with trailers that say who made them."""
     if judged.action not in (Action.REVIEW, Action.NEEDS_HUMAN, Action.CANCEL):
         return None
-    if place.target is None or place.base is None or not found.evidence.commits:
+    target, base = place.target, place.base
+    uncommitted = judged.action is Action.REVIEW and bool(found.evidence.dirty)
+    if target is None or base is None or not (found.evidence.commits or uncommitted):
         return None
     trailers = {
         "Dispatcher-Task": str(task.id),
         "Dispatcher-Model": found.outcome.observed_model or attempt.model,
         "Dispatcher-Harness": f"{attempt.harness} {attempt.harness_version or ''}".strip(),
     }
-    base = place.base
     return await to_thread.run_sync(
         lambda: delivery.deliver(
             place.copy,
-            place.target,
-            branch=delivery.branch_name(task.id, task.title),
+            target,
+            branch=branch_name(task),
             base=base.base,
             trailers=trailers,
-            commits=found.evidence.commits,
+            uncommitted=task.title if uncommitted else None,
         )
     )
+
+
+def branch_name(task: Task) -> str:
+    """`dispatcher/<task>-<slug of the title>`, in letters that every shell and every file system takes."""
+    words = re.sub(r"[^a-z0-9]+", "-", task.title.lower()).strip("-")[:40].strip("-")
+    return f"dispatcher/{task.id}-{words}" if words else f"dispatcher/{task.id}"
 
 
 def write(

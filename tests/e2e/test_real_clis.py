@@ -36,8 +36,8 @@ def test_edit_test_tmp_commit(world: World) -> None:
     assert row["status"] == "needs_review", world.story(task)
     assert len(attempts) == 1
     assert attempts[0]["outcome"] == "completed"
-    assert attempts[0]["input_tokens"] > 0
-    assert attempts[0]["output_tokens"] > 0
+    assert attempts[0]["tokens_input"] > 0
+    assert attempts[0]["tokens_output"] > 0
     assert attempts[0]["cost_usd"] is not None
     assert attempts[0]["survivors"] == 0
     assert world.branch_log(task) == ["set the value to 2"]

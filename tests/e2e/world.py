@@ -128,7 +128,7 @@ class World:
     # --- using it ---
 
     def command(self, *words: str) -> list[str]:
-        return [str(PROGRAM), "--home", str(self.home), *words]
+        return [str(PROGRAM), words[0], "--home", str(self.home), *words[1:]]
 
     def run(self, *words: str, check: bool = False, **kwargs: Any) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
