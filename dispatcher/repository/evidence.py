@@ -282,6 +282,7 @@ class _Inspection:
             stale_lock=", ".join(str(path) for path in locks.found(of)) or None,
             hook_output=hook,
             notes=(*self.notes, *([] if signer is None else [f"signing failed: {signer}"])),
+            signing_error=signer,
         )
 
     def _split(self, now: Mapping[str, str], untracked: set[str]) -> tuple[list[str], list[str]]:
@@ -352,7 +353,7 @@ class _Inspection:
         if not tries or tries[-1].code == 0:
             return None, None
         hook = tries[-1].failed_hook
-        return (f"the hook {hook} refused the commit" if hook else None), tries[-1].failed_signer
+        return (f"the hook {hook} refused the commit" if hook else None), tries[-1].signer
 
     # ignored paths
 

@@ -30,7 +30,15 @@ class Command:
     code: int | None = None  # None: it never came to its end
     failed_hook: str | None = None
     failed_signer: str | None = None
-    children: dict[int, tuple[str, str]] = field(default_factory=dict)
+    children: dict[int, tuple[str, str]] = field(default_factory=dict)  # hook and program, while they run
+
+    @property
+    def signer(self) -> str | None:
+        """The signing program that stopped this command, with what it did."""
+        hung = [program for _, program in self.children.values() if program.startswith(SIGNERS)]
+        if self.failed_signer is None and self.ended is None and hung:
+            return f"{hung[-1]} (did not end)"
+        return self.failed_signer
 
 
 def read(file: Path) -> list[Command]:
@@ -72,6 +80,8 @@ def _take(command: Command, kind: object, event: Mapping[str, Any], at: float) -
             command.failed_hook = f"{hook} (exit code {event.get('code')})"
         elif event.get("code") != 0 and program.startswith(SIGNERS):
             command.failed_signer = f"{program} (exit code {event.get('code')})"
+        elif event.get("code") == 0:
+            command.children.pop(int(event.get("child_id", -1)), None)
     elif kind in ("exit", "signal"):
         command.ended, command.code = at, event.get("code", -1)
 
