@@ -83,7 +83,7 @@ SCENES = (
     ),
 )
 
-_LIMIT = "Rate limit exceeded: free-models-per-day"
+_LIMIT = "Rate limit reached for this model"
 _FAULT = "Invalid request: the tool arguments could not be read"
 
 

@@ -92,7 +92,8 @@ def test_a_terminal_gets_a_table_and_no_color_is_obeyed(no_color: bool) -> None:
     """In a process of its own on a real terminal, since Rich asks the stream."""
     code = (
         "from dispatcher.cli.render import Column, table\n"
-        "table([{'status': 'failed', 'title': 'a\\x1b[2Jb [red]c'}], [Column('status', 'status'), Column('title', 't')])"
+        "rows = [{'status': 'failed', 'title': 'a\\x1b[2Jb [red]c'}]\n"
+        "table(rows, [Column('status', 'status'), Column('title', 't')])"
     )
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
     environment.pop("NO_COLOR", None)
