@@ -78,7 +78,9 @@ _WEEKDAY = re.compile(
 )
 _CLOCK = re.compile(rf"{_CUE}\s*(?:at|after)?\s*{_TIME}{_ZONE}", re.I)
 _RELATIVE = re.compile(rf"{_CUE}\s*(?:again\s*)?(?:in|after|for)?\s*[~≈:]?\s*{_DURATION}", re.I)
-_BARE_SECONDS = re.compile(r"retry(?:ing)?\s*(?:in|after)\s*[~≈:]?\s*(\d{1,9}(?:\.\d+)?)(?![\d:.]*\s*[a-z])", re.I)
+_BARE_SECONDS = re.compile(
+    r"retry(?:ing)?\s*(?:in|after)\s*[~≈:]?\s*(\d{1,9}(?:\.\d+)?)(?![\d:.])(?!\s*(?:am|pm)\b)", re.I
+)
 _FOREIGN_SECONDS = re.compile(r"\b(\d{2,7})\s*(?:秒|секунд\w*|segundos?|secondes?|sekunden?)", re.I)
 _UNDER_A_MINUTE = re.compile(rf"{_CUE}\s*in\s*(?:less than|under|about)\s*(?:a|one|1)\s*minute", re.I)
 
