@@ -17,7 +17,7 @@ from dispatcher.strict_yaml import Located, closest, duration
 from dispatcher.task import Brief, Budget, Deliver, Difficulty, Expect, Tools
 
 _TITLE = 120  # characters
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t#]*\Z")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _DURATIONS = ("hard_cap", "stall", "start", "grace", "switch_after", "max_wait", "setup_cap", "verify_cap")
@@ -88,10 +88,17 @@ def _title_of(body: str) -> str:
         if _FENCE.match(line):
             fenced = not fenced
         found = None if fenced else _HEADING.match(line)
-        if found is not None and _clean(found.group(1)):
-            return _clean(found.group(1))
+        heading = "" if found is None else _clean(_unclosed(line[found.end() :][:1000].rstrip()))
+        if heading:
+            return heading
     words = _clean(body[:2000]).split()
     return _shortened(" ".join(words[:10]) + (" …" if len(words) > 10 else "")) or "untitled"
+
+
+def _unclosed(heading: str) -> str:
+    """A heading without its closing `##`; the sign in `C#` is part of it."""
+    bare = heading.rstrip("#")
+    return bare if not bare or bare[-1] in " \t" else heading
 
 
 def _clean(text: str) -> str:

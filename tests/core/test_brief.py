@@ -74,6 +74,9 @@ def test_what_is_left_out_stays_open() -> None:
     ("text", "title"),
     [
         ("# Fix *login* ##\nx", "Fix *login*"),
+        ("# Port it to C#", "Port it to C#"),
+        ("# " + "# " * 50_000 + "x", "# " * 59 + "#…"),  # no pattern may take minutes over it
+        ("##", "##"),
         ("intro\n\n## Second level\nx", "Second level"),
         ("```\n# not a heading\n```\n# Real", "Real"),
         ("#hashtag is no heading", "#hashtag is no heading"),
