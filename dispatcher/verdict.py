@@ -115,7 +115,7 @@ def judge(s: Situation) -> Verdict:
 def _counters_after(s: Situation) -> Counters:
     """A finish, continue or confirm prompt counts when it ran to an end of its own."""
     free = UNCOUNTED | {Kind.CANCELLED, Kind.AWAITING_APPROVAL}
-    if s.prompt not in FINISHING or s.outcome.kind in free:
+    if s.prompt not in FINISHING or s.outcome.kind in free or s.outcome.session_gone:
         return s.counters
     return replace(s.counters, finish_attempts=s.counters.finish_attempts + 1)
 
@@ -127,6 +127,9 @@ def _decide(s: Situation) -> Verdict:
     if kind is Kind.AWAITING_APPROVAL:
         step = NextStep(PromptKind.APPROVED, s.candidate, s.session_id, s.avoid, s.note)
         return Verdict(Action.AWAIT_APPROVAL, _because(s, "a call waits for a person"), step, s.counters)
+    if s.outcome.session_gone:
+        step = NextStep(s.prompt, s.candidate, None, s.avoid, s.note)
+        return _start(s, step, "the session to resume is gone: the same prompt in a fresh one, as the same attempt")
     broken = _broken_evidence(s)
     if broken is not None:
         return _rest(s, Action.NEEDS_HUMAN, broken)

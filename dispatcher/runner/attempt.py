@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,11 @@ from dispatcher.errors import Refused
 from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
 from dispatcher.runner.place import Place
+from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings
 from dispatcher.store import history
 from dispatcher.supervisor import client, spec
-from dispatcher.task import Attempt, Candidate, NextStep, Outcome, Task
+from dispatcher.task import Attempt, Candidate, CheckResult, NextStep, Task
 
 if TYPE_CHECKING:
     import subprocess
@@ -94,9 +95,9 @@ def refuse_untested(candidate: Candidate, version: str | None) -> None:
 
 
 def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None, place: Place) -> Attempt:
-    number = len(history.attempts(ctx.store, task.id)) + 1
     return history.begin_attempt(
         ctx.store,
+        owner=ctx.owner,
         task_id=task.id,
         prompt=task.next.prompt,
         candidate=candidate.name,
@@ -105,8 +106,8 @@ def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None
         model=candidate.model,
         credential=candidate.credential.name,
         billing=candidate.credential.billing,
-        folder=str(ctx.logs / str(task.id) / str(number)),
-        marker=f"{task.id}-{number}-{uuid.uuid4().hex[:12]}",
+        folder=str(ctx.logs / str(task.id) / "{number}"),
+        marker=f"{task.id}-{uuid.uuid4().hex[:16]}",
         session_id=resumable(task.next, candidate),
         started_at=ctx.clock(),
         host=host.name(),
@@ -174,19 +175,21 @@ async def prompt_text(ctx: Context, task: Task, settings: Settings, place: Place
         copy=str(place.copy),
         timeout_binary=programs.timeout_binary(ctx.environ),
         evidence=found,
-        previous=outcome_of(last) if last else None,
-        failed_checks=tuple(c for c in history.checks_of(ctx.store, last.id) if not c.passed) if last else (),
+        previous=read_outcome(last, spec.read_exit(Path(last.folder)), ctx.clock()) if last else None,
+        failed_checks=failed_checks(ctx, settled),
         note=task.next.note,
         touch=settings.brief.touch,
     )
     return prompts.build(task.next.prompt, parts)
 
 
-def outcome_of(attempt: Attempt) -> Outcome | None:
-    """What the row remembers of how an attempt ended."""
-    if attempt.outcome is None:
-        return None
-    return Outcome(attempt.outcome, attempt.outcome_reason, final_text=attempt.final_text, notes=attempt.notes)
+def failed_checks(ctx: Context, settled: Sequence[Attempt]) -> tuple[CheckResult, ...]:
+    """What failed when the checks last ran."""
+    for attempt in reversed(settled):
+        results = history.checks_of(ctx.store, attempt.id)
+        if results:
+            return tuple(result for result in results if not (result.passed or result.red_before))
+    return ()
 
 
 def attempt_spec(

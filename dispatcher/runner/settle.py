@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +15,12 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dispatcher import checks as checking
-from dispatcher import harness, routing, verdict
+from dispatcher import routing, verdict
 from dispatcher.errors import DispatcherError
-from dispatcher.harness.base import BRIDGE_FILE
 from dispatcher.repository import delivery, evidence
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
 from dispatcher.runner.place import Place, place_of
+from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.store import history, holds, queue
 from dispatcher.supervisor import client, spec
@@ -44,8 +42,6 @@ from dispatcher.task import (
 
 if TYPE_CHECKING:
     from dispatcher.runner.context import Context
-
-STOPPED = "stop"  # the `do` of a control message that ends a worker whose task goes on at the next run
 
 _RESTS = {
     Action.REVIEW: Status.NEEDS_REVIEW,
@@ -80,7 +76,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     record = spec.read_exit(folder)
     if record is None:
         await to_thread.run_sync(client.end_leftovers, folder)
-    outcome = read_outcome(ctx, attempt, record)
+    outcome = read_outcome(attempt, record, ctx.clock())
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
     found = await to_thread.run_sync(look, place, folder)
@@ -98,28 +94,6 @@ def look(place: Place, folder: Path) -> Evidence:
     assert place.base is not None
     delivery.clear_stale_lock(place.copy)
     return evidence.inspect(place.copy, place.base, start, trace=folder / TRACE_FILE, target=place.target)
-
-
-def read_outcome(ctx: Context, attempt: Attempt, record: ExitRecord | None) -> Outcome:
-    """What the harness says. A stop of ours that is no cancellation is nobody's failure."""
-    folder = Path(attempt.folder)
-    with lines(folder / "stdout") as out, lines(folder / "stderr") as err, lines(folder / BRIDGE_FILE) as bridge:
-        outcome = harness.get(attempt.harness).read(out, err, bridge, record, now=ctx.clock())
-    if record is None and not outcome.positive and outcome.kind in (OutcomeClass.UNKNOWN, OutcomeClass.EMPTY_OUTPUT):
-        return replace(outcome, kind=OutcomeClass.LOST, reason="no exit record: the supervisor did not end by itself")
-    if outcome.kind is OutcomeClass.CANCELLED and record is not None and record.detail.startswith(STOPPED):
-        return replace(outcome, kind=OutcomeClass.LOST, reason="stopped with the run that watched it")
-    return outcome
-
-
-@contextmanager
-def lines(path: Path, longest: int = 4 * 1024 * 1024) -> Iterator[Iterator[bytes]]:
-    """The lines of a log file without their ends; overlong ones come in pieces; a missing file has none."""
-    if not path.exists():
-        yield iter(())
-        return
-    with path.open("rb") as file:
-        yield (line.rstrip(b"\r\n") for line in iter(lambda: file.readline(longest), b""))
 
 
 async def judge(
@@ -153,10 +127,8 @@ async def judge(
 
 
 def can_escalate(ctx: Context, task: Task, settings: Settings) -> bool:
-    """Whether one level up there is another route; a brief that names its candidates stays with them."""
-    routes = ctx.config.roster.routes
-    harder = routes.get(task.difficulty.harder)
-    return not settings.brief.candidates and harder is not None and harder != routes.get(task.difficulty)
+    """Whether one level up there is another route that may be used; a brief that names its candidates keeps them."""
+    return not settings.brief.candidates and routing.harder(ctx.config.roster, task.difficulty) is not None
 
 
 def is_held(ctx: Context, candidate: Candidate | None) -> bool:
@@ -224,6 +196,7 @@ def write(
         event=f"attempt {attempt.number} on {attempt.candidate}: {found.outcome.kind} "
         f"({found.outcome.reason}) -> {judged.action}: {judged.reason}",
         holds=asked,
+        owner=ctx.owner,
     )
     if found.outcome.kind is OutcomeClass.COMPLETED and candidate is not None:
         holds.clear_short(ctx.store, candidate, now)

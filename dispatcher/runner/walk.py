@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dispatcher import programs, routing
-from dispatcher.errors import DispatcherError, Refused, RepositoryError
+from dispatcher.errors import DispatcherError
 from dispatcher.runner import attempt as attempts
 from dispatcher.runner.place import prepare
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
 from dispatcher.store import history, holds, queue
 from dispatcher.supervisor import client
-from dispatcher.task import HoldScope, Status, Task
+from dispatcher.task import OutcomeClass, Status, Task
 
 if TYPE_CHECKING:
     from dispatcher.runner.context import Context
@@ -56,12 +56,9 @@ async def step(ctx: Context, task: Task) -> Task:
         task, place = await prepare(ctx, task, settings)
         candidate = plan.choices[0].candidate
         started = await attempts.start(ctx, task, settings, candidate, place, others_free=len(plan.choices) > 1)
-    except Refused as refused:
-        return ask_person(ctx, task, describe(refused))
-    except RepositoryError as broken:
-        return ask_person(ctx, task, describe(broken))
     except DispatcherError as wrong:
-        return ask_person(ctx, task, describe(wrong))
+        current = queue.get(ctx.store, task.id)
+        return ask_person(ctx, task, describe(wrong)) if goes_on(ctx, current) else current
     ctx.say(task, started.attempt, f"{task.next.prompt} prompt to {candidate.name} ({plan.choices[0].reason})")
     ctx.live[task.id] = Path(started.attempt.folder)
     try:
@@ -85,6 +82,7 @@ def route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:
         avoid=task.next.avoid,
         allowed_credentials=settings.credentials,
         missing_harnesses=programs.missing(ctx.config, ctx.environ),
+        larger_window_than=overflowed_window(ctx, task),
     )
     active, spent = holds.active(ctx.store, now), history.spend(ctx.store, now)
     plan = routing.plan(request, ctx.config.roster, active, spent, now)
@@ -92,6 +90,15 @@ def route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:
         return plan
     again = routing.plan(replace(request, avoid=()), ctx.config.roster, active, spent, now)
     return again if again.choices else plan
+
+
+def overflowed_window(ctx: Context, task: Task) -> int | None:
+    """The context window that the last attempt overflowed: larger ones come first."""
+    done = [attempt for attempt in history.attempts(ctx.store, task.id) if attempt.ended_at is not None]
+    if not done or done[-1].outcome is not OutcomeClass.CONTEXT_OVERFLOW:
+        return None
+    candidate = ctx.config.roster.candidates.get(done[-1].candidate)
+    return candidate.context_window if candidate else None
 
 
 def rest(ctx: Context, task: Task, plan: routing.Plan) -> Task:
@@ -122,6 +129,3 @@ def ask_person(ctx: Context, task: Task, reason: str) -> Task:
         status=Status.NEEDS_HUMAN,
         status_reason=reason,
     )
-
-
-__all__ = ["HoldScope", "recover", "run_task"]
