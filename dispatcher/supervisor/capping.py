@@ -47,9 +47,9 @@ class Cap:
 def _punch(path: str, start: int, length: int) -> bool:
     import ctypes
 
-    try:
-        fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
-    except AttributeError:
+    libc = ctypes.CDLL(None, use_errno=True)
+    fallocate = getattr(libc, "fallocate64", None)  # with 64-bit offsets on every machine; not in macOS
+    if fallocate is None:
         return False
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     fd = os.open(path, os.O_WRONLY)

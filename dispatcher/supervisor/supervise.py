@@ -122,6 +122,7 @@ class Supervisor:
         )
 
     def run(self, lock: int) -> None:
+        """`lock`: the open attempt.lock, still empty."""
         files.reserve(f"{self.folder}/{files.EXIT}")
         try:
             self._read_control()
@@ -154,8 +155,10 @@ class Supervisor:
             "group": self.group.path if self.group else None,
             "boot": processes.boot_id(),
         }
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, plain_json.dumps(holder).encode(), 0)
+        try:
+            os.pwrite(lock, plain_json.dumps(holder).encode(), 0)
+        except OSError as error:  # a full disk: whoever comes after us has to find the tree without it
+            self.notes.append(f"who runs this could not be written down: {error.strerror}")
 
     def _spawn(self, entrance: int | None) -> int:
         """The program may be missing for a moment while it updates itself; it is tried twice."""
@@ -306,6 +309,7 @@ class Supervisor:
 
     def _end(self) -> Ended:
         if self.stop is None:
+            self.stop = EXITED  # from here on nothing can give another reason
             grace = min(self.spec.grace, LEFTOVERS)
         elif self.stop.reason == "quota":
             grace = min(self.spec.grace, QUICK)

@@ -147,6 +147,8 @@ def end(tree: Tree, grace: float, pump: Callable[[float], None], leader_gone: Ca
     `pump` waits that many seconds and reaps; `leader_gone` says whether the worker itself has ended.
     """
     found = tree.find()  # before the first signal: who leaves its parent while it dies is known by then
+    if not found and leader_gone():
+        return Ended((), 0)
     names = _names(found, tree.leader)
     for process in found:
         processes.send(process.identity, SIGTERM)

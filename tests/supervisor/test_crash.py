@@ -199,3 +199,33 @@ def test_a_broken_attempt_file_is_reported_and_starts_nothing(attempt: Attempt) 
     assert process.wait() != 0
     assert "ValueError" in attempt.text("supervisor.log")
     assert not (attempt.folder / "ran").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a small file system of its own needs root")
+def test_a_full_disk_does_not_swallow_the_record(attempt: Attempt) -> None:
+    """The worker fills the disk that its own attempt folder lies on. The record's space was set aside before."""
+    small = attempt.folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        inner = Attempt(small / "attempt")
+        inner.write("head -c 8000000 /dev/zero; echo full > $F/full; exit 9", log_bytes=0)
+        inner.launch()
+        record = inner.wait()
+        assert (record.reason, record.exit_code) == (EndReason.EXITED, 9)
+        assert os.statvfs(small).f_bavail * 4096 < 100_000
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_stopped_while_it_clears_up(attempt: Attempt) -> None:
+    """The worker has ended by itself; a SIGTERM in the sweep changes nothing about that."""
+    attempt.write(
+        "sh -c 'trap \"echo term >> $F/termed\" TERM; echo up > $F/ready; while :; do sleep 0.05; done' $TOKEN &"
+        "until [ -e $F/ready ]; do sleep 0.02; done; exit 6"
+    )
+    process = attempt.launch()
+    attempt.ready("termed")
+    process.terminate()
+    record = attempt.wait()
+    assert (record.reason, record.exit_code, record.survivors) == (EndReason.EXITED, 6, 0)
