@@ -32,6 +32,10 @@ from dispatcher.task import (
     Usage,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 USAGE_COLUMNS = {
     "input": "tokens_input",
     "output": "tokens_output",
@@ -93,7 +97,13 @@ def _known(found: Mapping[str, object], known: Mapping[str, object]) -> dict[str
     return {name: value for name, value in found.items() if name in known}
 
 
-def task_of(row: sqlite3.Row) -> Task:
+def _named(row: sqlite3.Row) -> dict[str, Any]:
+    """A row looks for a name among all its columns each time; forty names of forty columns are felt in long lists."""
+    return dict(zip(row.keys(), row, strict=True))
+
+
+def task_of(found: sqlite3.Row) -> Task:
+    row = _named(found)
     return Task(
         id=row["id"],
         title=row["title"],
@@ -134,7 +144,8 @@ def counters_of(stored: str) -> Counters:
     return Counters(**_known(json.loads(stored), Counters.__dataclass_fields__))  # type: ignore[arg-type]
 
 
-def attempt_of(row: sqlite3.Row) -> Attempt:
+def attempt_of(found: sqlite3.Row) -> Attempt:
+    row = _named(found)
     return Attempt(
         id=row["id"],
         task_id=row["task_id"],
