@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WORKERS = ("auto", "opencode", "claude", "both", "scripted")
 
-_MODEL_IDS = {"opencode": "scripted/{}", "claude": "claude-{}", "scripted": "scripted/{}"}
+_MODEL_IDS = {"opencode": "scripted/{}", "claude": "claude-{}-1", "scripted": "scripted/{}"}
 _INVENTED_KEY = "an-invented-key"
 
 _COLUMNS = [
@@ -190,14 +190,14 @@ def _make_home(stage: Stage, url: str | None, environment: Mapping[str, str]) ->
 
 
 def models_yaml(stage: Stage, url: str | None) -> str:
-    """The home's configuration: each model of the scenes as a candidate of one of the harnesses, in turn."""
+    """The home's configuration: each model as a candidate; where both CLIs play, claude is the clumsy one."""
     names = {model: model.removeprefix("demo-") for model in scenes.MODELS}
     lines = ["# Made by `dispatcher demo`. The models are scripted; nothing here costs anything.", "credentials:"]
     for harness in stage.harnesses:
         lines.append(f"  {_credential(harness, url)}")
     lines.append("candidates:")
-    for place, model in enumerate(scenes.MODELS):
-        harness = stage.harnesses[place % len(stage.harnesses)]
+    for model in scenes.MODELS:
+        harness = stage.harnesses[-1 if model == scenes.CLUMSY else 0]
         full = _MODEL_IDS[harness].format(model)
         lines.append(f"  {names[model]}: {{harness: {harness}, model: {full}, credential: demo-{harness}}}")
     lines.append("routes:")

@@ -20,6 +20,7 @@ MODELS = (STEADY, LIMITED, CLUMSY)
 FIRST, FINISH = "Prompt: first", "Prompt: finish"  # in the first line of every prompt, see dispatcher.prompts
 
 REPOSITORY: Mapping[str, str] = {
+    ".gitignore": "__pycache__/\n",
     "README.md": "# Scratch\n\nA repository to try things in. Run the tests with `python3 test_words.py`.\n",
     "AGENTS.md": "Small functions, one test file. Commit with a short message.\n",
     "words.py": 'def shout(text: str) -> str:\n    """The text in capitals."""\n    return text.upper() + "!"\n',

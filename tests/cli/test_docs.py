@@ -1,0 +1,106 @@
+"""The parts of the README that are written by the program say what the program does now.
+
+`DISPATCHER_WRITE_DOCS=1 pytest tests/cli/test_docs.py` writes them, and the kept overview of the commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dispatcher.brief import parse
+from dispatcher.cli import app, express
+from dispatcher.cli.catalog import BY_NAME
+from dispatcher.cli.wording import duration, size
+from dispatcher.task import Limits, OutcomeClass
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+HELP = Path(express.__file__).with_name("help.txt")
+WRITE = os.environ.get("DISPATCHER_WRITE_DOCS") == "1"
+
+_SIZES = frozenset({"log_bytes", "min_free_memory", "min_free_disk"})
+_COUNTS = frozenset(
+    {"attempts", "finish_attempts", "backoffs", "starts", "jobs", "max_load_per_core", "failures_in_a_row"}
+)
+
+
+def overview(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The overview of all commands as Typer prints it on 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert app.run(["--help"]) == 0
+    return printed.getvalue()
+
+
+def limits() -> str:
+    lines = ["| limit | default |", "|---|---|"]
+    for field in dataclasses.fields(Limits):
+        value = getattr(Limits(), field.name)
+        words = size(value) if field.name in _SIZES else f"{value:g}" if field.name in _COUNTS else duration(value)
+        lines.append(f"| `{field.name}` | {words} |")
+    return "\n".join(lines) + "\n"
+
+
+def outcomes() -> str:
+    return " · ".join(f"`{one}`" for one in OutcomeClass) + "\n"
+
+
+def generated(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    commands = overview(monkeypatch)
+    return {"commands": f"```\n{commands}```\n", "limits": limits(), "outcomes": outcomes()}
+
+
+def with_parts(text: str, parts: Mapping[str, str]) -> str:
+    for name, part in parts.items():
+        pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        text, count = pattern.subn(lambda found, part=part: found[1] + part + found[2], text)  # type: ignore[misc]
+        assert count == 1, name
+    return text
+
+
+def test_generated_parts_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = generated(monkeypatch)
+    text = README.read_text(encoding="utf-8")
+    wanted = with_parts(text, parts)
+    if WRITE:
+        README.write_text(wanted, encoding="utf-8")
+        HELP.write_text(overview(monkeypatch), encoding="utf-8")
+    assert README.read_text(encoding="utf-8") == wanted, "stale: see the docstring of this file"
+    assert HELP.read_text(encoding="utf-8") == overview(monkeypatch), "stale: see the docstring of this file"
+
+
+def test_every_command_that_the_readme_names_exists() -> None:
+    text = README.read_text(encoding="utf-8")
+    named = set(re.findall(r"^dispatcher ([a-z]+)", text, re.MULTILINE)) | set(
+        re.findall(r"`dispatcher ([a-z]+)", text)
+    )
+    assert named - set(BY_NAME) == set()
+
+
+def test_every_example_of_models_yaml_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dispatcher.config import load
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    examples = re.findall(r"^```yaml\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        (tmp_path / "models.yaml").write_text(example, encoding="utf-8")
+        assert load(tmp_path).roster.candidates
+
+
+def test_every_brief_parses() -> None:
+    text = README.read_text(encoding="utf-8")
+    examples = re.findall(r"^```markdown\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    files = sorted((ROOT / "briefs").glob("*.md"))
+    assert len(examples) == 1
+    assert len(files) == 3
+    for brief in (*examples, *(file.read_text(encoding="utf-8") for file in files)):
+        assert parse(brief).title
