@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dispatcher.errors import BadInput, NotFound, Refused
+from dispatcher.record import record
 from dispatcher.store import locks
 from dispatcher.store.database import Store, Transaction
 from dispatcher.store.rows import columns, dump, task_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BY = "dispatcher"  # who did it, when no person did
 
 
-@dataclass(frozen=True)
+@record
 class NewTask:
     """What is known of a task when it is added. `brief_digest` is computed when it is left empty."""
 
@@ -45,7 +45,7 @@ class NewTask:
     after_accepted: tuple[int, ...] = ()  # ids of tasks that must be accepted
 
 
-@dataclass(frozen=True)
+@record
 class Added:
     """`exists`: nothing was changed; `task` is the one that was there, whatever became of it."""
 
@@ -53,7 +53,7 @@ class Added:
     how: Literal["added", "updated", "exists"]
 
 
-@dataclass(frozen=True)
+@record
 class Event:
     at: float
     kind: str
@@ -63,7 +63,7 @@ class Event:
     data: str | None = None  # JSON
 
 
-@dataclass(frozen=True)
+@record
 class Blocker:
     """A task that another one still waits for."""
 

