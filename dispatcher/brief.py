@@ -18,7 +18,7 @@ from dispatcher.task import Brief, Budget, Deliver, Difficulty, Expect, Tools
 
 _TITLE = 120  # characters
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
-_FENCE = re.compile(r" {0,3}(```|~~~)")
+_FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _DURATIONS = ("hard_cap", "stall", "start", "grace", "switch_after", "max_wait", "setup_cap", "verify_cap")
 _COUNTS = ("attempts", "finish_attempts", "backoffs", "starts")
@@ -82,7 +82,7 @@ def _split(text: str, file: str) -> tuple[str, str, int]:
 
 
 def _title_of(body: str) -> str:
-    """The first heading outside of code blocks, else the first words."""
+    """The first heading outside of code blocks, else the first words of the text before any code block."""
     fenced = False
     for line in body.split("\n"):
         if _FENCE.match(line):
@@ -91,7 +91,9 @@ def _title_of(body: str) -> str:
         heading = "" if found is None else _clean(_unclosed(line[found.end() :][:1000].rstrip()))
         if heading:
             return heading
-    words = _clean(body[:2000]).split()
+    prose = body[:2000]
+    opened = _FENCE.search(prose)
+    words = _clean(prose[: opened.start()] if opened and prose[: opened.start()].strip() else prose).split()
     return _shortened(" ".join(words[:10]) + (" …" if len(words) > 10 else "")) or "untitled"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.world import World, marked, scripted_world
 
-LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded: 2/2 today", "retry_after": 7200}}
+LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded: free-models-per-day", "retry_after": 7200}}
 
 
 @pytest.fixture

@@ -149,15 +149,16 @@ class World:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start without waiting; the caller ends it."""
-        return subprocess.Popen(
-            self.command(*words),
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=(self.root / "run.out").open("ab"),
-            stderr=subprocess.STDOUT,
-            cwd=self.root,
-            start_new_session=True,
-        )
+        with (self.root / "run.out").open("ab") as out:
+            return subprocess.Popen(
+                self.command(*words),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self.root,
+                start_new_session=True,
+            )
 
     def add(self, path: Path) -> int:
         self.run("add", str(path), check=True)
