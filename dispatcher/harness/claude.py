@@ -358,6 +358,7 @@ class _Run:
     session: str = ""
     seen: int = 0  # events
     results: list[events.Object] = field(default_factory=list)
+    deferred: events.Object | None = None  # the result that waits for an approval, until the call was decided
     synthetic: events.Object = field(default_factory=dict)
     limits: events.Object | None = None
     retry: events.Object | None = None  # the last api_retry, while nothing came after it
@@ -393,11 +394,9 @@ class _Reader:
         run, found = self._run, self._found
         for result in run.results:
             found.denials += [_denied_text(item) for item in events.items(result.get("permission_denials"))]
-        waiting = next((result for result in run.results if deferred(result)), None)
-        if waiting is not None:
-            found.settled = Settled(
-                OutcomeClass.AWAITING_APPROVAL, "a call waits for a person", _deferred_text(waiting)
-            )
+        if run.deferred is not None:
+            text = _deferred_text(run.deferred)
+            found.settled = Settled(OutcomeClass.AWAITING_APPROVAL, "a call waits for a person", text)
             return
         if not run.results:
             found.final_text = run.text
@@ -435,6 +434,7 @@ class _Reader:
         kind = event.get("type")
         if kind == "result":
             run.results.append(event)
+            run.deferred = event if deferred(event) else run.deferred
         elif kind == "rate_limit_event":
             run.limits = events.obj(event, "rate_limit_info")
         elif kind == "system":
@@ -489,9 +489,12 @@ class _Reader:
                 self._run.tasks[number] = (self._run.tasks[number][0], events.string(given.get("status")))
 
     def _user(self, event: events.Object) -> None:
+        run = self._run
         for part in events.items(events.obj(event, "message").get("content")):
             if part.get("type") == "tool_result":
-                self._run.retry = None
+                run.retry = None
+                if part.get("tool_use_id") == events.obj(run.deferred, "deferred_tool_use").get("id"):
+                    run.deferred = None
                 failed = part.get("is_error") is True
                 self._found.last_tool_error = events.string(part.get("content"))[:500] if failed else ""
 

@@ -65,7 +65,7 @@ def place_of(line: bytes) -> tuple[str, Channel] | None:
         return "opencode", "stdout"
     if kind in _CLAUDE_EVENTS or (line.startswith(b"[{") and b'"session_id"' in head):
         return "claude", "stdout"
-    if kind in _BRIDGE:
+    if kind in _BRIDGE or (line.startswith(b"{") and b'"type":"session.status"' in head):
         return "opencode", "bridge"
     if _OPENCODE_WORDS.search(head):
         return "opencode", "stderr"
