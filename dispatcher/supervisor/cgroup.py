@@ -101,16 +101,29 @@ def _write(path: str, data: bytes) -> None:
 
 def create(marker: str) -> Group | None:
     """A fresh group below our own, or None where that is not possible."""
+    path = _path(marker)
+    if path is None:
+        return None
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-            mountinfo = file.read()
-        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
-            groups = file.read()
-        own = own_path(mountinfo, groups)
-        if own is None:
-            return None
-        path = f"{own}/dispatcher-" + "".join(c if c.isalnum() or c in "-_" else "_" for c in marker)
         os.mkdir(path)
     except OSError:
         return None
     return Group(path)
+
+
+def find(marker: str) -> Group | None:
+    """The group that `create` made for this marker, if it is still there."""
+    path = _path(marker)
+    return Group(path) if path is not None and os.path.isdir(path) else None
+
+
+def _path(marker: str) -> str | None:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            mountinfo = file.read()
+        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+            own = own_path(mountinfo, file.read())
+    except OSError:
+        return None
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in marker)
+    return None if own is None else f"{own}/dispatcher-{name}"

@@ -13,8 +13,7 @@ import anyio
 
 from dispatcher.errors import InternalError, NotFound
 from dispatcher.supervisor import attempt_files as files
-from dispatcher.supervisor import plain_json, processes, spec
-from dispatcher.supervisor.cgroup import Group
+from dispatcher.supervisor import cgroup, plain_json, processes, spec
 from dispatcher.supervisor.tree import Tree, end
 from dispatcher.task import ExitRecord
 
@@ -132,7 +131,7 @@ def _tree(folder: Path) -> Tree:
         attempt.marker,
         parent=None,
         born=holder["supervisor"][1] if holder else 0,
-        group=Group(holder["group"]) if holder.get("group") else None,
+        group=cgroup.Group(holder["group"]) if holder.get("group") else cgroup.find(attempt.marker),
         keep=attempt.keep_daemons,
         leader=tuple(leader) if leader else None,
         outputs=[str(folder.resolve() / name) for name in (files.STDOUT, files.STDERR)],

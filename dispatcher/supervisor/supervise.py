@@ -137,6 +137,7 @@ class Supervisor:
     # --- start ----------------------------------------------------------------------------------------------------
 
     def _start(self, lock: int) -> None:
+        self._sign(lock, None)
         entrance = self.group.entrance() if self.group is not None else None
         try:
             self.pid = self._spawn(entrance)
@@ -149,6 +150,10 @@ class Supervisor:
         process = processes.get(self.pid)
         leader = (self.pid, process.start if process else 0)
         self.tree.lead(leader)
+        self._sign(lock, leader)
+
+    def _sign(self, lock: int, leader: processes.Identity | None) -> None:
+        """Say in the lock who we are and what we start, for those who may have to clean up after us."""
         holder = {
             "supervisor": self.own,
             "leader": leader,
@@ -200,6 +205,7 @@ class Supervisor:
         from dispatcher.supervisor.listener import Listener
 
         self.listener = Listener(self.spec, self.notes)
+        self.clocks.plain = self.listener.watch is None  # without a translator nothing tells of tools
 
     def _listen(self) -> bool:
         """Read what is new. The bridge first: what our plugin says about a call comes before the call's own event.

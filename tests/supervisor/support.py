@@ -70,7 +70,12 @@ class Attempt:
     def ready(self, name: str = "ready") -> str:
         """The text of a file that the script writes when it has come so far."""
         path = self.folder / name
-        until(lambda: path.exists() and path.read_text().endswith("\n"))
+
+        def told() -> bool:
+            assert self.process is None or self.process.poll() is None, "the attempt ended before it was ready"
+            return path.exists() and path.read_text().endswith("\n")
+
+        until(told)
         return path.read_text().strip()
 
     def alive(self) -> list[int]:

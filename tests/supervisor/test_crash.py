@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dispatcher.supervisor import client, spec
+from dispatcher.supervisor import cgroup, client, spec
 from dispatcher.task import EndReason
 from tests.supervisor.support import PYTHON, ROOT, Attempt, same_process, until
 from tests.supervisor.test_endings import FAMILY_AND_READY, launch_without_groups
@@ -43,7 +43,7 @@ def kill_dispatcher(dispatcher: subprocess.Popen[str]) -> None:
 
 
 def test_the_supervisor_alone_keeps_the_hard_cap(attempt: Attempt) -> None:
-    attempt.write(FAMILY_AND_READY + "exec sleep 1000", hard_cap=2.5, grace=0.3)
+    attempt.write(FAMILY_AND_READY + "exec sleep 1000", hard_cap=3.0, grace=0.3)
     dispatcher, _ = start_dispatcher(attempt)
     attempt.ready()
     kill_dispatcher(dispatcher)
@@ -92,7 +92,7 @@ def test_leftovers_of_a_killed_supervisor(
     assert set(attempt.alive()) == set(before) - {process.pid}
     ended = client.end_leftovers(attempt.folder)
     assert attempt.alive() == []
-    assert ended == len(before) - 1
+    assert ended >= 10  # a family of twelve or so; one of them forks all the time
     assert anyio.run(client.wait, attempt.folder, None) is None
 
 
@@ -229,3 +229,18 @@ def test_stopped_while_it_clears_up(attempt: Attempt) -> None:
     process.terminate()
     record = attempt.wait()
     assert (record.reason, record.exit_code, record.survivors) == (EndReason.EXITED, 6, 0)
+
+
+def test_killed_before_it_could_say_what_it_started(attempt: Attempt) -> None:
+    """The lock is empty, as if the kill had come between the fork and the note of it: the group is found by its name,
+    and with it a daemon that nothing else would tell."""
+    attempt.write("env -i PATH=$PATH setsid sleep 1000 >/dev/null 2>&1 & echo up > $F/ready; sleep 1000")
+    process = attempt.launch()
+    attempt.ready()
+    process.kill()
+    process.wait()
+    os.truncate(attempt.folder / "attempt.lock", 0)
+    group = cgroup.find(attempt.marker)
+    assert client.end_leftovers(attempt.folder) >= (2 if group is None else 3)
+    assert attempt.alive() == []
+    assert group is None or not Path(group.path).exists()

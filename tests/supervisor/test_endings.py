@@ -157,7 +157,7 @@ def test_nothing_survives_the_hard_cap(
     attempt: Attempt, grouped: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     launch_without_groups(monkeypatch, tmp_path, grouped)
-    attempt.write(FAMILY_AND_READY + "exec sleep 1000", hard_cap=2.0, grace=0.3)
+    attempt.write(FAMILY_AND_READY + "exec sleep 1000", hard_cap=3.0, grace=0.3)
     attempt.launch()
     attempt.ready()
     assert len(attempt.alive()) >= 7
@@ -180,6 +180,7 @@ def launch_without_groups(monkeypatch: pytest.MonkeyPatch, folder: Path, grouped
         "sys.exit(supervise.main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))\n"
     )
     monkeypatch.setattr(client, "PROGRAM", str(program))
+    monkeypatch.setattr("dispatcher.supervisor.cgroup.find", lambda marker: None)
 
 
 def test_a_worker_may_clean_up_before_it_is_killed(attempt: Attempt) -> None:
