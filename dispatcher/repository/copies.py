@@ -121,6 +121,8 @@ def prepare(
     found = _existing(of, copy, mode, marker)
     if found is not None:
         return found
+    if mode is not CopyMode.CLONE:
+        _refuse_dubious(of)
     with view(of) as seen:
         sha, branch = _base(seen, base)
     if sha is not None and pin:
@@ -129,7 +131,10 @@ def prepare(
         mark.write(of, Marker(marker, mode, sha, branch))
         return CopyInfo(of.root, sha, branch, branch is None, mode)
     _refuse_inside(of, copy)
-    copy.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RepositoryError(f"{copy} cannot be made: {error}") from error
     return (_worktree if mode is CopyMode.WORKTREE else _clone)(of, copy, sha, branch, marker)
 
 
@@ -147,6 +152,14 @@ def _refuse_inside(of: Layout, copy: Path) -> None:
     """A copy inside the target would make the target dirty."""
     if copy.resolve().is_relative_to(of.root.resolve()):
         raise RepositoryError(f"{copy} lies inside the target {of.root}", hint="set copies.root to a folder elsewhere")
+
+
+def _refuse_dubious(of: Layout) -> None:
+    """The worker's own git would refuse a repository of another account (git 2.35.2 and later); a clone is its own."""
+    safe = {value for _, key, value in of.config() if key == "safe.directory"}
+    if of.git_dir.stat().st_uid != os.geteuid() and not safe & {"*", str(of.root)}:
+        hint = f"git config --global --add safe.directory {of.root}, or `copy: clone`"
+        raise RepositoryError(f"{of.root} belongs to another account (dubious ownership)", hint=hint)
 
 
 def _existing(of: Layout, copy: Path, mode: CopyMode, marker: str) -> CopyInfo | None:

@@ -230,7 +230,7 @@ def _move_along(place: Layout, there: Layout, into: str, old: str, new: str) -> 
             for p in seen.run("diff-tree", "-r", "--name-only", *evidence.DIFF, old, new).out.split(b"\0")
             if p
         ]
-        seen.run("update-index", "-q", "--refresh", ok=(0, 1))
+        seen.run("update-index", "--refresh", ok=(0, 1))
         _refuse_filters(seen, paths)
         try:
             seen.run("read-tree", "-m", "-u", old, new)

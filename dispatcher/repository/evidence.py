@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dispatcher.errors import DispatcherError, GitError, RepositoryError
-from dispatcher.repository import lfs, locks, marker
+from dispatcher.repository import elsewhere, lfs, locks, marker
 from dispatcher.repository import trace as traces
 from dispatcher.repository.git import Layout, View, layout, view
 from dispatcher.task import Commit, CopyMode, Evidence
@@ -265,6 +265,7 @@ class _Inspection:
         files, insertions, deletions = self._extent(head, dirty, entries)
         nothing = not commits and not dirty
         hook, signer = self._refusals()
+        search = elsewhere.Search(seen, base.base, self.commands, self.target)
         return Evidence(
             head=head,
             commits=tuple(commits),
@@ -275,7 +276,7 @@ class _Inspection:
             moved=self._moved(head, now, heads),
             rewritten=rewritten,
             detached=branch is None,
-            elsewhere=tuple(self._elsewhere(head, heads)),
+            elsewhere=tuple(search.on_other_refs(head, heads, base.heads) + search.in_other_folders()),
             ignored=tuple(self._ignored()) if nothing else (),
             scratch=tuple(scratch),
             nested=tuple(e.path.rstrip("/") for e in entries if e.state == "??" and e.path.endswith("/")),
@@ -305,7 +306,7 @@ class _Inspection:
             return made
         here = os.path.realpath(self.seen.of.root)
         mine = [c for c in traces.commits(self.commands) if c.folder and os.path.realpath(c.folder) == here]
-        own = {sha for sha, at in _reflog(self.seen.of.git_dir / "logs" / "HEAD") if _during(at, mine)}
+        own = set(elsewhere.during(self.seen.of.git_dir / "logs" / "HEAD", mine))
         self.notes += [f"not this worker's: {c.sha[:12]} {c.subject}" for c in made if c.sha not in own]
         return [c for c in made if c.sha in own]
 
@@ -373,60 +374,6 @@ class _Inspection:
                     return found
         return found
 
-    # commits that are not on HEAD
-
-    def _elsewhere(self, head: str | None, heads: Mapping[str, str]) -> list[str]:
-        seen = self.seen
-        found: list[str] = []
-        for name, sha in heads.items():
-            known = self.base.heads.get(name) == sha or sha == head
-            if not known and not (head is not None and seen.is_ancestor(sha, head)) and not self._in_base(sha):
-                label = "its stash" if name == "refs/stash" else "branch " + name.removeprefix("refs/heads/")
-                found.append(f"{sha} in {seen.of.root} ({label})")
-        here = os.path.realpath(seen.of.root)
-        folders: dict[str, list[traces.Command]] = {}
-        for command in traces.commits(self.commands):
-            folder = os.path.realpath(str(command.folder))
-            if folder != here and command.code == 0:
-                folders.setdefault(folder, []).append(command)
-        for folder, commands in folders.items():
-            found += self._made_in(Path(folder), commands)
-        return list(dict.fromkeys(found))
-
-    def _in_base(self, sha: str) -> bool:
-        return self.base.base is not None and self.seen.is_ancestor(sha, self.base.base)
-
-    def _made_in(self, folder: Path, commands: Sequence[traces.Command]) -> list[str]:
-        """Commits of the worker's git in another folder, if that folder shares this history (a test's own does not)."""
-        try:
-            other = layout(folder)
-        except RepositoryError:
-            return self._made_in_gone(folder, commands)
-        if not self._related(other):
-            return []
-        made = [sha for sha, at in _reflog(other.git_dir / "logs" / "HEAD") if _during(at, commands)]
-        return [f"{sha} in {folder}" for sha in made]
-
-    def _related(self, other: Layout) -> bool:
-        if other.common == self.seen.of.common or (self.target and other.common == layout(self.target).common):
-            return True
-        if self.base.base is None:
-            return False
-        with view(other) as seen:
-            return seen.sha(self.base.base) is not None
-
-    def _made_in_gone(self, folder: Path, commands: Sequence[traces.Command]) -> list[str]:
-        """A worktree that was removed again: its commits are still in the branch logs of the copy or the target."""
-        places = [self.seen.of.common, *([layout(self.target).common] if self.target else [])]
-        found = []
-        for place in dict.fromkeys(places):
-            for log in sorted((place / "logs" / "refs" / "heads").rglob("*")):
-                made = _reflog(log) if log.is_file() else []
-                found += [
-                    f"{sha} in {folder} (removed; branch log {log.name})" for sha, at in made if _during(at, commands)
-                ]
-        return found
-
 
 def _is_scratch(path: str, patterns: Sequence[str]) -> bool:
     return any(path == pattern or (pattern.endswith("/") and path.startswith(pattern)) for pattern in patterns)
@@ -465,27 +412,3 @@ def _walk(root: Path, path: str) -> Iterable[tuple[str, os.stat_result]]:
                 yield os.path.relpath(file, root), file.lstat()
     except OSError:
         return
-
-
-def _reflog(file: Path) -> list[tuple[str, float]]:
-    """New commit and time of each commit-making entry of a reflog, read as text: no git runs in a foreign folder."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        head, _, message = line.partition(b"\t")
-        words = head.split(b" ")
-        if (
-            len(words) >= 5
-            and words[-2].isdigit()
-            and message.startswith((b"commit", b"merge", b"cherry-pick", b"re", b"am"))
-        ):
-            found.append((words[1].decode("ascii", "replace"), float(words[-2])))
-    return found
-
-
-def _during(at: float, commands: Iterable[traces.Command]) -> bool:
-    """Reflogs know whole seconds only."""
-    return any(int(c.started) <= at <= (c.ended if c.ended is not None else c.started + 1) for c in commands)

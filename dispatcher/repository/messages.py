@@ -35,7 +35,7 @@ def with_trailers(message: bytes, trailers: Mapping[str, str]) -> bytes:
     last = body.rpartition(b"\n\n")[2] if b"\n\n" in body else b""
     present = last.split(b"\n") if last and _is_block(last) else []
     clean = {key: " ".join(value.split()) for key, value in trailers.items()}
-    wanted = [f"{key}: {value}".encode() for key, value in clean.items()]
+    wanted = [f"{key}: {value}".encode() for key, value in clean.items() if value]
     new = [line for line in wanted if line not in present]
     if not new:
         return message

@@ -31,7 +31,6 @@ def _plant(root: Path, trap: Path) -> None:
         "core.gitProxy": trap,
         "core.alternateRefsCommand": trap,
         "core.hooksPath": root / ".git" / "planted",
-        "core.worktree": "/",
         "diff.external": trap,
         "diff.evil.command": trap,
         "diff.evil.textconv": trap,
@@ -79,7 +78,6 @@ def trap(tmp_path: Path, canary: Path) -> Path:
 def test_the_traps_work(target: Path, trap: Path, canary: Path) -> None:
     """The control: git as a person runs it sets them off."""
     _plant(target, trap)
-    git(target, "config", "--unset", "core.worktree", env={"GIT_DIR": str(target / ".git")})
     write(target, "a.txt", "changed\n")
     git(target, "diff", ok=False)
     git(target, "add", "a.txt", ok=False)
@@ -93,9 +91,6 @@ def test_no_code_of_a_repository_runs(target: Path, copy: Path, trap: Path, cana
     git(target, "branch", "other")
     commit(target, "a.txt", "main goes on\n", "person")
     _plant(target, trap)
-    git_of = layout(target)
-    assert git_of.root == target
-
     info = copies.prepare(target, copy, base=base, mode=mode, marker="task-7")
     task = Task(target, copy, info, evidence.snapshot(copy))
     assert copies.instructions(copy, base) is None
@@ -104,6 +99,7 @@ def test_no_code_of_a_repository_runs(target: Path, copy: Path, trap: Path, cana
     _work(task, canary)
     if mode is CopyMode.CLONE:
         _plant(copy, trap)
+        git(copy, "config", "core.worktree", "/")
     write(copy, "a.txt", "uncommitted\n")
     write(copy, "c.txt", "untracked\n")
     write(copy, "b.p", "changed\n")
