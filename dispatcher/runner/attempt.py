@@ -6,17 +6,17 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from dispatcher import environment, harness, host, programs, prompts
+from dispatcher import enclosure, environment, harness, host, programs, prompts
 from dispatcher.errors import Refused
 from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
-from dispatcher.runner.place import Place
+from dispatcher.runner.place import Place, folder_of
 from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings
 from dispatcher.store import history
@@ -46,6 +46,10 @@ async def start(
     version = await to_thread.run_sync(programs.version, program, ctx.logs)
     refuse_unpinned(candidate)
     refuse_untested(candidate, version)
+    box = enclosure.applies(ctx.config, settings, candidate, task.difficulty, folder_of(ctx, task.id), ctx.environ)
+    base = place.base.base if place.base else None
+    if box is None and not settings.trusted:
+        await to_thread.run_sync(enclosure.refuse_own_code, candidate.harness, place.copy, base)
     attempt = open_row(ctx, task, candidate, version, place)
     folder = Path(attempt.folder)
     make_folder(folder)
@@ -73,9 +77,38 @@ async def start(
     )
     if worker.notes:
         history.update_attempt(ctx.store, attempt.id, notes=(*attempt.notes, *worker.notes))
+    variables = worker.variables
+    if box is not None:
+        command, variables = enclose(box, command, variables, candidate, place, attempt)
     spec.write(attempt_spec(attempt, command, settings, candidate, version, others_free=others_free))
-    process = await to_thread.run_sync(client.launch, folder, worker.variables)
+    process = await to_thread.run_sync(client.launch, folder, variables)
     return Started(attempt, process)
+
+
+def enclose(
+    box: enclosure.Enclosure,
+    command: Command,
+    variables: Mapping[str, str],
+    candidate: Candidate,
+    place: Place,
+    attempt: Attempt,
+) -> tuple[Command, Mapping[str, str]]:
+    """The same command inside the task's sandbox; the files that it appends to must be there to be seen in it."""
+    folder = Path(attempt.folder)
+    for name in (BRIDGE_FILE, TRACE_FILE):
+        (folder / name).touch(mode=0o600)
+    argv, inside = box.close(
+        command.argv,
+        command.cwd,
+        variables,
+        copy=place.copy,
+        folder=folder,
+        tmp=place.tmp,
+        marker=attempt.marker,
+        harness=candidate.harness,
+        login=not candidate.credential.env,
+    )
+    return replace(command, argv=argv), inside
 
 
 def refuse_unpinned(candidate: Candidate) -> None:
@@ -152,6 +185,7 @@ def build_command(
             tools=settings.tools_for(candidate),
             tmp=str(place.tmp),
             instructions=copies.instructions(place.copy, base) if place.target and base else None,
+            trusted=settings.trusted,
         )
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dispatcher import checks as checking
-from dispatcher import routing, verdict
+from dispatcher import enclosure, routing, verdict
 from dispatcher.errors import DispatcherError
 from dispatcher.repository import delivery, evidence
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
@@ -76,6 +76,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     record = spec.read_exit(folder)
     if record is None:
         await to_thread.run_sync(client.end_leftovers, folder)
+    await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
     outcome = read_outcome(attempt, record, ctx.clock())
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
@@ -181,7 +182,7 @@ def write(
     """One transaction: the attempt's end, the task's next step, the event, the holds."""
     now = ctx.clock()
     if results is not None:
-        history.save_checks(ctx.store, attempt.id, results.results)
+        history.save_checks(ctx.store, attempt.id, results)
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
     hold = found.outcome.hold
     asked = []

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.world import World, marked, scripted_world
 
-LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded: free-models-per-day", "retry_after": 7200}}
+LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded. Please try again later.", "retry_after": 7200}}
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_three_free_models_limited_then_the_next_does_all_three_tasks(world: Wor
         assert world.task(task)["status"] == "needs_review", world.story(task)
         assert json.loads(world.task(task)["counters"])["attempts"] == 0
     outcomes = [(row["candidate"], row["outcome"]) for row in world.rows("select * from attempt order by id")]
-    limits = [(name, "quota_exhausted") for name in ("first", "second", "third")]
+    limits = [(name, "rate_limited") for name in ("first", "second", "third")]
     assert outcomes == [*limits, ("fourth", "completed"), ("fourth", "completed"), ("fourth", "completed")]
     assert len(world.rows("select * from hold where lifted_at is null")) == 3
 
