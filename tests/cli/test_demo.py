@@ -1,4 +1,4 @@
-"""`dispatcher demo`: three briefs for real. On the built-in worker always, on the real CLIs where they are installed."""
+"""`dispatcher demo`: three briefs for real. Always on the built-in worker; on the real CLIs where they are installed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_on_the_built_in_worker_where_no_cli_is_installed(tmp_path: Path) -> Non
 
 
 @REAL
-@pytest.mark.parametrize("worker", ["auto", "opencode", "claude"])
+@pytest.mark.parametrize("worker", ["auto", "claude"])
 def test_on_the_real_clis(tmp_path: Path, worker: str) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
