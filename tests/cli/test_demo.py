@@ -1,4 +1,4 @@
-"""`dispatcher demo`: three briefs for real. Always on the built-in worker; on the real CLIs where they are installed."""
+"""`dispatcher demo`: three briefs for real, on the built-in worker, and on the real CLIs where they are installed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_on_the_real_clis(tmp_path: Path, worker: str) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("opencode", "claude"):
-        (programs / name).symlink_to(need_cli(name))  # type: ignore[arg-type]
+        (programs / name).symlink_to(need_cli(name))
     said, folder = demo(tmp_path, worker, programs=programs)
     rows = check_story(said, folder)
     assert {row["harness"] for row in rows} == ({"opencode", "claude"} if worker == "auto" else {worker})
