@@ -43,6 +43,7 @@ class NewTask:
     not_before: float | None = None
     after: tuple[int, ...] = ()  # ids of tasks that must be at least needs_review
     after_accepted: tuple[int, ...] = ()  # ids of tasks that must be accepted
+    flags: tuple[str, ...] = ()
 
 
 @record
@@ -80,7 +81,7 @@ _SAME_FILE = (
     "AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.task_id = t.id) ORDER BY id DESC LIMIT 1"
 )
 _NEW_BATCH = "INSERT INTO batch (name, created_at) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
-_EDITABLE = ("title", "brief_text", "brief_digest", "difficulty", "difficulty_reason", "expect", "priority", "batch")
+_EDITABLE = ("title", "brief_text", "brief_digest", "difficulty", "difficulty_reason", "expect", "priority")
 
 
 def digest(repository: str | None, brief_text: str) -> str:
@@ -99,8 +100,6 @@ def add(store: Store, new: NewTask, now: float, *, again: bool = False, by: str 
     fields = {name: getattr(new, name) for name in _EDITABLE}
     fields["brief_digest"] = new.brief_digest or digest(new.repository, new.brief_text)
     with store.write() as transaction:
-        if new.batch is not None:
-            transaction.execute(_NEW_BATCH, (clean(new.batch, MAX_LINE), now))
         if not again and (known := _already_there(transaction, new, str(fields["brief_digest"]))):
             return _edit(transaction, known, new, fields, now, by)
         return Added(_insert(transaction, new, fields, now, by), "added")
@@ -114,18 +113,21 @@ def _already_there(transaction: Transaction, new: NewTask, brief_digest: str) ->
 
 
 def _insert(transaction: Transaction, new: NewTask, fields: dict[str, object], now: float, by: str) -> Task:
+    if new.batch is not None:
+        transaction.execute(_NEW_BATCH, (clean(new.batch, MAX_LINE), now))
     values = columns(
         {
             **fields,
             "brief_path": new.brief_path,
             "repository": new.repository,
+            "batch": new.batch,
             "source": new.source,
             "not_before": new.not_before,
             "status": Status.QUEUED,
             "status_reason": "added",
             "created_at": now,
             "updated_at": now,
-            "flags": (),
+            "flags": new.flags,
             "next": NextStep(),
             "counters": Counters(),
         },
@@ -407,11 +409,17 @@ def blockers(store: Store, task_id: int) -> list[Blocker]:
     return [Blocker(row["id"], Status(row["status"]), row["kind"]) for row in rows]
 
 
-def predecessor_commit(store: Store, task_id: int) -> str | None:
-    """The result of the newest task that this one comes after: its starting point."""
+def predecessor(store: Store, task_id: int) -> Task | None:
+    """The newest task that this one comes after and that left a commit in the same repository: its starting point."""
     row = store.first(
-        "SELECT n.result_commit FROM dependency d JOIN task n ON n.id = d.needs_task_id "
-        "WHERE d.task_id = ? AND n.result_commit IS NOT NULL ORDER BY n.id DESC LIMIT 1",
+        "SELECT n.* FROM task t JOIN dependency d ON d.task_id = t.id JOIN task n ON n.id = d.needs_task_id "
+        "WHERE t.id = ? AND n.result_commit IS NOT NULL AND n.repository IS t.repository ORDER BY n.id DESC LIMIT 1",
         (task_id,),
     )
-    return None if row is None else row["result_commit"]
+    return None if row is None else task_of(row)
+
+
+def predecessor_commit(store: Store, task_id: int) -> str | None:
+    """The commit of the `predecessor`, None without one."""
+    found = predecessor(store, task_id)
+    return None if found is None else found.result_commit
