@@ -125,7 +125,10 @@ async def run(
     snapshot_ref: str | None,
 ) -> Checks:
     """Touch gate first, then the commands in a clean checkout; red ones once more on the base."""
-    outside = globs.outside(evidence.files, settings.brief.touch)
+    try:
+        outside = globs.outside(evidence.files, settings.brief.touch)
+    except Refused as error:
+        return Checks(configured=True, error=error.message)
     if outside or place.target is None or place.base is None or not (settings.verify or settings.hidden_checks):
         return Checks(configured=True, outside_touch=outside)
     produced = evidence.head if not evidence.dirty else snapshot_ref
@@ -353,9 +356,12 @@ async def watched(ctx: Context, step: Step, variables: Mapping[str, str]) -> Exi
 
 
 async def end_when_cancelled(ctx: Context, step: Step) -> None:
-    while queue.get(ctx.store, step.task_id).status is not Status.CANCELLED:
+    """The person's command tells the worker of the attempt, which is dead by now; the row tells us."""
+    while True:
         await anyio.sleep(1.0)
-    client.send(step.folder, {"do": "cancel", "by": "a person"})
+        if queue.get(ctx.store, step.task_id).status is Status.CANCELLED:
+            client.send(step.folder, {"do": "cancel", "by": "a person"})
+            return
 
 
 def result_of(step: Step, record: ExitRecord | None) -> CheckResult:
