@@ -30,8 +30,10 @@ class Search:
         """Branches and stashes of the copy that hold what HEAD does not, and did not hold it before."""
         found = []
         for name, sha in heads.items():
-            held = head is not None and (sha == head or self.seen.is_ancestor(sha, head))
-            if before.get(name) != sha and not held and not self._known(sha):
+            if sha in (head, before.get(name)):
+                continue
+            held = head is not None and self.seen.is_ancestor(sha, head)
+            if not held and not self._known(sha):
                 label = "its stash" if name == "refs/stash" else "branch " + name.removeprefix("refs/heads/")
                 found.append(f"{sha} in {self.seen.of.root} ({label})")
         return found

@@ -26,7 +26,7 @@ def identity(name: str, mail: str) -> dict[str, str]:
     return {f"GIT_{who}_{what}": v for who in ("AUTHOR", "COMMITTER") for what, v in (("NAME", name), ("EMAIL", mail))}
 
 
-def state_tree(seen: View) -> str:
+def state_tree(seen: View, entries: Sequence[evidence.Entry] | None = None) -> str:
     """The work tree as a git tree, written to the view's objects. The repository's own index is not touched."""
     with tempfile.TemporaryDirectory(prefix="dispatcher-index-") as folder:
         index = Path(folder, "index")
@@ -34,7 +34,7 @@ def state_tree(seen: View) -> str:
             shutil.copyfile(seen.index, index)
         for shared in seen.of.git_dir.glob("sharedindex.*"):
             shutil.copyfile(shared, Path(folder, shared.name))
-        entries = evidence.status(seen)
+        entries = evidence.status(seen) if entries is None else entries
         skipped = evidence.phantoms(seen, entries)
         paths = [e.path for e in entries if e.path not in skipped and not e.path.endswith("/")]
         if paths:
@@ -146,12 +146,13 @@ def unkept(copy: Layout, target: Layout) -> list[str]:
     """What would be lost with the copy, in words. Empty: every commit and every file is on a ref of the target."""
     with view(copy, writes_to=target) as seen:
         lost = [f"commit {sha[:12]}" for sha in missing(seen, tips(seen), target)]
-        head, tree = seen.sha("HEAD"), state_tree(seen)
+        entries = evidence.status(seen)
+        head, tree = seen.sha("HEAD"), state_tree(seen, entries)
         clean = head is not None and seen.run("rev-parse", f"{head}^{{tree}}").text == tree
         if not clean and (head is not None or _has_files(seen, tree)):
             kept = target.run("for-each-ref", "--format=%(tree)", "refs/dispatcher").text.split("\n")
             lost += [] if tree in kept else ["uncommitted changes"]
-        lost += [f"the repository {e.path}" for e in evidence.status(seen) if e.path.endswith("/")]
+        lost += [f"the repository {e.path}" for e in entries if e.path.endswith("/")]
         lost += [
             f"the submodule {path}" for path, sha in seen.gitlinks().items() if not _plain(seen, target, path, sha)
         ]
