@@ -52,7 +52,7 @@ def _run(given: list[str]) -> int:
         from dispatcher.cli.express import run as run_express
 
         words = given or ["--help"]
-        if (code := run_express(words)) is not None:
+        if not _completing() and (code := run_express(words)) is not None:
             return code
         from dispatcher.cli.app import run
 
@@ -63,6 +63,13 @@ def _run(given: list[str]) -> int:
         raise
     except Exception as error:
         return _confess(error)
+
+
+def _completing() -> bool:
+    """A shell asks for completions: the words are in the environment, not in the arguments."""
+    import os
+
+    return "_DISPATCHER_COMPLETE" in os.environ
 
 
 def _explain(error: DispatcherError) -> int:

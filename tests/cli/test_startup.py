@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -85,13 +84,45 @@ def test_typers_own_way_stays_off_the_heavy_ones_too(queued: Path, home: Path, w
     assert not imported(*(word.format(home=home) for word in words)) & HEAVY
 
 
+def bash_asks(words: str, place: int) -> dict[str, str]:
+    return {"_DISPATCHER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+
+
 def test_completion_of_task_numbers_is_light(queued: Path) -> None:
-    shell: dict[str, Any] = {
-        "_DISPATCHER_COMPLETE": "complete_bash",
-        "COMP_WORDS": "dispatcher show ",
-        "COMP_CWORD": "2",
-    }
-    assert not imported(environment=shell) & (HEAVY | {"yaml"})
+    assert not imported(environment=bash_asks("dispatcher show ", 2)) & (HEAVY | {"yaml"})
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "offered"),
+    [
+        ("dispatcher re", 1, {"resume", "retry", "release"}),
+        ("dispatcher show ", 2, {"1"}),
+        ("dispatcher hold s", 2, {"small", "strong"}),
+        ("dispatcher log --status pa", 3, {"paused"}),
+        ("dispatcher log --candidate l", 3, {"large"}),
+        ("dispatcher status --j", 2, {"--json"}),
+    ],
+)
+def test_what_a_tab_offers(queued: Path, words: str, place: int, offered: set[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dispatcher.cli"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **bash_asks(words, place)},
+        check=True,
+    )
+    assert set(done.stdout.split()) == offered
+
+
+def test_a_tab_where_there_is_no_home_offers_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dispatcher.cli"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DISPATCHER_HOME": str(tmp_path), **bash_asks("dispatcher show ", 2)},
+        check=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
 def test_only_the_named_commands_module_is_imported(queued: Path, home: Path) -> None:
