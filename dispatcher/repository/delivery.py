@@ -21,7 +21,19 @@ from dispatcher.repository.git import Layout, View, layout, view
 from dispatcher.repository.keeping import identity, keep, state_tree, transfer
 from dispatcher.task import Commit
 
-__all__ = ["Delivered", "How", "accept_into", "clear_stale_lock", "deliver", "diffstat", "keep", "kept", "release_ref"]
+__all__ = [
+    "Delivered",
+    "How",
+    "accept_into",
+    "clear_stale_lock",
+    "contains",
+    "deliver",
+    "diff",
+    "diffstat",
+    "keep",
+    "kept",
+    "release_ref",
+]
 
 DELIVERED = "refs/dispatcher/delivered"  # what each branch was when we left it
 BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
@@ -271,6 +283,21 @@ def diffstat(repository: Path, base: str | None, commit: str) -> DiffStat:
             binary = added == b"-"
             found.append((os.fsdecode(path), None if binary else int(added), None if binary else int(deleted)))
     return DiffStat(tuple(found))
+
+
+def diff(repository: Path, base: str | None, commit: str) -> str:
+    """The change as a patch, never through a program of the repository; bytes that are no UTF-8 are replaced."""
+    options = [word for word in evidence.DIFF if word != "-z"]
+    with view(layout(repository)) as seen:
+        start = base or seen.run("hash-object", "-t", "tree", "--stdin").text
+        return seen.run("diff-tree", "-r", "-p", *options, start, commit).out.decode("utf-8", "replace")
+
+
+def contains(repository: Path, commit: str, *, by: str) -> bool:
+    """Whether a commit is part of the history of `by`. False when either is not there."""
+    with view(layout(repository)) as seen:
+        old, new = seen.sha(commit), seen.sha(by)
+        return old is not None and new is not None and seen.is_ancestor(old, new)
 
 
 def clear_stale_lock(copy: Path, *, wait: float = 5.0) -> str | None:

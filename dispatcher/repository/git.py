@@ -10,7 +10,7 @@ configuration as text or move refs; hooks are off for them by `core.hooksPath`.
 
 Unavoidable and said here: filters are never run, so LFS is done by hand (`lfs`), and files of other filters (git-crypt)
 are as they are stored. No transport is allowed; objects travel as packs that we make and index ourselves. Replace refs,
-grafts and commit-graph files could lie about history and are not read.
+grafts and commit-graph files could lie about history and are not read (a view has no link to grafts).
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ ENVIRONMENT: Mapping[str, str] = {
     "GIT_ALLOW_PROTOCOL": "none",  # a list of one that does not exist: no transport at all, `file` included
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_GRAFT_FILE": "/dev/null",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_EDITOR": "false",
     "GIT_PAGER": "cat",
@@ -137,7 +136,8 @@ def call(
 def _failed(arguments: Sequence[str], result: Result) -> GitError:
     command = "git " + shlex.join(arguments)
     stderr = result.err.strip()
-    first = next((line for line in stderr.splitlines() if line.strip()), f"exit code {result.code}")
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    first = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[0] if lines else "no words")
     return GitError(f"{command[:120]} failed: {first}", command=command, stderr=stderr, code=result.code)
 
 

@@ -187,6 +187,7 @@ def test_git_that_fails_is_the_evidence(task: Task, damage: object, words: str) 
     found = task.look()
     assert found.error is not None
     assert words in found.error
+    assert not any(line.startswith(("hint:", "warning:")) for line in found.error.splitlines())
 
 
 def test_a_copy_that_is_gone_is_the_evidence(task: Task) -> None:
