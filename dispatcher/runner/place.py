@@ -11,9 +11,9 @@ from anyio import to_thread
 
 from dispatcher import checks
 from dispatcher.errors import RepositoryError
-from dispatcher.repository import copies, evidence
+from dispatcher.repository import copies, delivery, evidence
 from dispatcher.runner.settings import Settings
-from dispatcher.store import queue
+from dispatcher.store import queue, reviews
 from dispatcher.task import CopyMode, Task
 
 if TYPE_CHECKING:
@@ -58,11 +58,12 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
         return task, place
     copy = target if settings.copy_mode is CopyMode.IN_PLACE else place.copy
     ctx.say(task, None, "makes its copy of the repository")
+    base_name = await to_thread.run_sync(starting_point, ctx, task, settings)
     made = await to_thread.run_sync(
         lambda: copies.prepare(
             target,
             copy,
-            base=starting_point(ctx, task, settings),
+            base=base_name,
             mode=settings.copy_mode,
             marker=str(task.id),
         )
@@ -79,5 +80,15 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
 
 
 def starting_point(ctx: Context, task: Task, settings: Settings) -> str | None:
-    """The brief's `base`, else the result of the task it comes after, else None (HEAD of the repository)."""
-    return settings.brief.base or queue.predecessor_commit(ctx.store, task.id)
+    """The brief's `base`, else the result of the task it comes after, else the repository's `base`, else None: its HEAD.
+
+    A result that was accepted into a branch counts as what it became there; one that the ordinary start holds already
+    needs no other start.
+    """
+    before = queue.predecessor(ctx.store, task.id)
+    if settings.brief.base is not None or before is None or task.repository is None:
+        return settings.brief.base or settings.base
+    result = reviews.landed(ctx.store, before.id) or before.result_commit
+    assert result is not None  # a predecessor is one with a result
+    held = delivery.contains(Path(task.repository), result, by=settings.base or "HEAD")
+    return settings.base if held else result

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dispatcher import brief as briefs
-from dispatcher.task import Brief, Candidate, CopyMode, Expect, Limits, Task, Tools
+from dispatcher.review import about
+from dispatcher.task import Brief, Candidate, CopyMode, Deliver, Expect, Limits, Task, Tools
 
 if TYPE_CHECKING:
     from dispatcher.config import Config
@@ -29,6 +30,9 @@ class Settings:
     keep_daemons: tuple[str, ...]
     trusted: bool
     sandbox: str | None
+    base: str | None  # of the repository's entry; the brief's own is in `brief`
+    deliver: Deliver
+    auto_accept: str | None
 
     def tools_for(self, candidate: Candidate) -> Tools:
         """The narrower of what the task and the candidate allow; a report never gets a tool that writes."""
@@ -50,10 +54,13 @@ def settings_for(config: Config, task: Task) -> Settings:
         setup=brief.setup if brief.setup is not None else repository.setup,
         verify=brief.verify if brief.verify is not None else repository.verify,
         hidden_checks=brief.hidden_checks or repository.hidden_checks,
-        copy_mode=repository.copy_mode or config.copy_mode,
+        copy_mode=CopyMode.CLONE if about(task) is not None else repository.copy_mode or config.copy_mode,
         copy_files=repository.copy_files,
         credentials=repository.credentials,
         keep_daemons=repository.keep_daemons,
         trusted=repository.trust,
         sandbox=brief.sandbox or repository.sandbox,
+        base=repository.base,
+        deliver=brief.deliver if brief.deliver is Deliver.PR else repository.deliver or Deliver.BRANCH,
+        auto_accept=brief.auto_accept or repository.auto_accept,
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dispatcher import checks as checking
-from dispatcher import enclosure, routing, verdict
+from dispatcher import enclosure, pull_request, review, routing, verdict
 from dispatcher.errors import DispatcherError
 from dispatcher.repository import delivery, evidence
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
@@ -29,6 +29,7 @@ from dispatcher.task import (
     Attempt,
     Candidate,
     Checks,
+    Deliver,
     Evidence,
     ExitRecord,
     NextStep,
@@ -68,7 +69,11 @@ async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, floa
     found = await examine(ctx, task, attempt, place)
     judged, results = await judge(ctx, task, attempt, settings, place, found)
     delivered = await deliver(task, attempt, place, found, judged)
-    return write(ctx, task, attempt, found, judged, results, delivered), judged.delay
+    rests = resting(task, settings, judged, results)
+    task = write(ctx, task, attempt, found, judged, results, delivered, rests)
+    if settings.deliver is Deliver.PR and delivered is not None and judged.action is Action.REVIEW:
+        task = await propose(ctx, task, attempt, settings, place, delivered)
+    return task, judged.delay
 
 
 async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> Findings:
@@ -170,6 +175,37 @@ def branch_name(task: Task) -> str:
     return f"dispatcher/{task.id}-{words}" if words else f"dispatcher/{task.id}"
 
 
+async def propose(
+    ctx: Context, task: Task, attempt: Attempt, settings: Settings, place: Place, delivered: delivery.Delivered
+) -> Task:
+    """A pull request for work that is done; why there is none is told and changes nothing."""
+    assert place.target is not None
+    assert place.base is not None
+    base, body = settings.brief.base or place.base.branch, pull_request_text(task, attempt)
+    try:
+        said = await to_thread.run_sync(
+            pull_request.open_one, place.target, delivered.branch, base, task.title, body, ctx.environ
+        )
+    except DispatcherError as error:
+        said = f"no pull request: {describe(error)}"
+    else:
+        said = f"pull request {said}"
+    ctx.say(task, attempt, said)
+    return queue.update(ctx.store, task.id, ctx.clock(), event=said)
+
+
+def pull_request_text(task: Task, attempt: Attempt) -> str:
+    words = (task.final_text or "").strip()
+    return f"{task.status_reason}\n\nTask {task.id}, {attempt.harness} with {attempt.model}.\n\n{words}\n"
+
+
+def resting(task: Task, settings: Settings, judged: Verdict, results: Checks | None) -> Status | None:
+    """The status in which the task rests; None: it goes on."""
+    if judged.action is Action.REVIEW and review.needs_nobody(task, settings.auto_accept, judged, results):
+        return Status.ACCEPTED
+    return _RESTS.get(judged.action)
+
+
 def write(
     ctx: Context,
     task: Task,
@@ -178,8 +214,30 @@ def write(
     judged: Verdict,
     results: Checks | None,
     delivered: delivery.Delivered | None,
+    rests: Status | None,
 ) -> Task:
-    """One transaction: the attempt's end, the task's next step, the event, the holds."""
+    """One transaction: the attempt's end, the task's next step, event, holds, and a judgement that needed nobody."""
+    with ctx.store.write():
+        if not close(ctx, task, attempt, found, judged, results, delivered, rests):
+            return queue.get(ctx.store, task.id)
+        fresh = queue.get(ctx.store, task.id)
+        if rests is Status.ACCEPTED:
+            review.log(ctx.store, fresh, history.get_attempt(ctx.store, attempt.id), ctx.clock())
+    ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}")
+    return fresh
+
+
+def close(
+    ctx: Context,
+    task: Task,
+    attempt: Attempt,
+    found: Findings,
+    judged: Verdict,
+    results: Checks | None,
+    delivered: delivery.Delivered | None,
+    rests: Status | None,
+) -> bool:
+    """False when somebody else has settled this attempt already."""
     now = ctx.clock()
     if results is not None:
         history.save_checks(ctx.store, attempt.id, results)
@@ -188,12 +246,12 @@ def write(
     asked = []
     if hold is not None and candidate is not None:
         asked.append((hold.scope, routing.hold_key(hold.scope, candidate), hold.until, hold.reason, hold.window))
-    history.end_attempt(
+    settled = history.end_attempt(
         ctx.store,
         attempt.id,
         now,
         attempt_fields=attempt_fields(found, judged, delivered),
-        task_fields=task_fields(ctx, task, judged, found, delivered),
+        task_fields=task_fields(ctx, task, judged, found, delivered, rests),
         event=f"attempt {attempt.number} on {attempt.candidate}: {found.outcome.kind} "
         f"({found.outcome.reason}) -> {judged.action}: {judged.reason}",
         holds=asked,
@@ -201,9 +259,7 @@ def write(
     )
     if found.outcome.kind is OutcomeClass.COMPLETED and candidate is not None:
         holds.clear_short(ctx.store, candidate, now)
-    fresh = queue.get(ctx.store, task.id)
-    ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}")
-    return fresh
+    return settled
 
 
 def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Delivered | None) -> dict[str, object]:
@@ -239,7 +295,12 @@ def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Deliver
 
 
 def task_fields(
-    ctx: Context, task: Task, judged: Verdict, found: Findings, delivered: delivery.Delivered | None
+    ctx: Context,
+    task: Task,
+    judged: Verdict,
+    found: Findings,
+    delivered: delivery.Delivered | None,
+    rests: Status | None,
 ) -> dict[str, object]:
     current = queue.get(ctx.store, task.id)
     fields: dict[str, object] = {
@@ -255,8 +316,10 @@ def task_fields(
         fields["difficulty_reason"] = f"escalated from {task.difficulty}: {judged.reason}"
     if delivered is not None:
         fields |= {"branch": delivered.branch, "result_commit": delivered.sha}
-    if current.status is Status.RUNNING and judged.action in _RESTS:
-        fields["status"] = _RESTS[judged.action]
+    if rests is Status.NEEDS_HUMAN and found.snapshot_ref is not None:
+        fields["status_reason"] = f"{judged.reason}; the work is on {found.snapshot_ref}"
+    if current.status is Status.RUNNING and rests is not None:
+        fields["status"] = rests
     return fields
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from dispatcher import programs, routing
+from dispatcher.checks import Stopped
 from dispatcher.errors import DispatcherError
 from dispatcher.runner import attempt as attempts
 from dispatcher.runner.place import prepare
@@ -16,7 +17,7 @@ from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
 from dispatcher.store import history, holds, queue
 from dispatcher.supervisor import client
-from dispatcher.task import OutcomeClass, Status, Task
+from dispatcher.task import Attempt, OutcomeClass, Status, Task
 
 if TYPE_CHECKING:
     from dispatcher.runner.context import Context
@@ -26,7 +27,7 @@ async def run_task(ctx: Context, task: Task) -> Task:
     """Take a claimed task as far as it goes without a person."""
     while goes_on(ctx, task):
         task = await step(ctx, task)
-    if task.status is Status.RUNNING and task.owner == ctx.owner:
+    if task.status is Status.RUNNING and task.owner == ctx.owner and not history.open_attempts(ctx.store, task.id):
         return queue.update(ctx.store, task.id, ctx.clock(), status=Status.QUEUED, event="the run was stopped")
     return task
 
@@ -38,8 +39,16 @@ async def recover(ctx: Context, task: Task) -> Task:
         ctx.say(task, open_attempt, "adopts what a dead run left")
         await client.wait(Path(open_attempt.folder), None)
         ctx.live.pop(task.id, None)
-        task, _ = await settle(ctx, task, open_attempt)
+        task, _ = await settled(ctx, task, open_attempt)
     return await run_task(ctx, task)
+
+
+async def settled(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, float]:
+    """Settle, unless this run is stopped in the middle of the checks: then the next run finds it as after a crash."""
+    try:
+        return await settle(ctx, task, attempt)
+    except Stopped:
+        return queue.get(ctx.store, task.id), 0.0
 
 
 def goes_on(ctx: Context, task: Task) -> bool:
@@ -65,7 +74,7 @@ async def step(ctx: Context, task: Task) -> Task:
         await client.wait(Path(started.attempt.folder), started.process)
     finally:
         ctx.live.pop(task.id, None)
-    task, delay = await settle(ctx, task, started.attempt)
+    task, delay = await settled(ctx, task, started.attempt)
     if delay and goes_on(ctx, task):
         ctx.say(task, started.attempt, f"waits {delay:.0f} s")
         await anyio.sleep(delay)
