@@ -15,6 +15,7 @@ from dispatcher.task import Limits
 PLENTY = 1 << 62
 UNLIMITED = 1 << 60  # version 1 control groups write a number near 2**63 for "no limit"
 GIB = 1024**3
+WORKER_MEMORY = 700 * 1024**2  # opencode 1.18 takes 530-870 MB, and reaches that seconds after its start
 
 
 @dataclass(frozen=True)
@@ -138,20 +139,28 @@ def measure(paths: Iterable[str]) -> Load:
     return Load(load_per_core(), available_memory(), disk, path)
 
 
-def refusal(load: Load, limits: Limits) -> str | None:
-    """Why no worker may start at this load, in words; None when one may. 0 switches a limit off."""
+def refusal(load: Load, limits: Limits, starting: int = 0) -> str | None:
+    """Why no worker may start at this load, in words; None when one may. 0 switches a limit off.
+
+    `starting` workers were started just now: what they will take is not in use yet.
+    """
     if 0 < limits.max_load_per_core < load.per_core:
         return f"load {load.per_core:.1f} per core is above max_load_per_core {limits.max_load_per_core:g}"
-    if load.memory < limits.min_free_memory:
-        return f"{_gib(load.memory)} of memory available is below min_free_memory {_gib(limits.min_free_memory)}"
+    memory = load.memory - starting * WORKER_MEMORY
+    if memory < limits.min_free_memory:
+        expected = f", with {starting} workers just started," if starting else ""
+        return (
+            f"{_gib(max(0, memory))} of memory available{expected} is below "
+            f"min_free_memory {_gib(limits.min_free_memory)}"
+        )
     if load.disk < limits.min_free_disk:
         return f"{_gib(load.disk)} free at {load.disk_path} is below min_free_disk {_gib(limits.min_free_disk)}"
     return None
 
 
-def admission(limits: Limits, paths: Iterable[str]) -> str | None:
+def admission(limits: Limits, paths: Iterable[str], starting: int = 0) -> str | None:
     """Why no worker may start now; None when one may. `paths`: where workers write (copies, logs, tmp)."""
-    return refusal(measure(paths), limits)
+    return refusal(measure(paths), limits, starting)
 
 
 def _gib(number: int) -> str:

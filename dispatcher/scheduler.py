@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dispatcher import host
 from dispatcher.store import history, locks, queue
@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 ALL_HELD = 75  # EX_TEMPFAIL: work is left, every candidate is on hold
 NEEDS_PERSON = 1
 
+STAGGER = 0.5  # seconds between two starts: a CLI's own start keeps a core busy for two
+FRESH = 10.0  # seconds until a started worker has taken the memory that it needs
+HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
+LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
+
 _ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
+
+
+def _nobody(text: str) -> None:
+    """The default listener."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,9 @@ class Options:
     watch: bool = False
     source: Source = Source.TERMINAL
     say: Callable[[Task, Attempt | None, str], None] | None = None
+    until: float | None = None  # nothing is started from then on; what runs may finish
+    notify: tuple[str, ...] | None = None  # instead of the configured command
+    tell: Callable[[str], None] = _nobody  # what concerns no single task
 
 
 @dataclass
@@ -48,12 +60,14 @@ class Summary:
     moved: list[Task] = field(default_factory=list)
     waiting_until: float | None = None
     note: str = ""
+    refused: bool = False  # the host was too busy to start what is left
+    batches: list[dict[str, Any]] = field(default_factory=list)  # of the tasks that it moved
 
     @property
     def exit_code(self) -> int:
         if any(task.status in _ALARMS for task in self.moved):
             return NEEDS_PERSON
-        return ALL_HELD if self.waiting_until is not None else 0
+        return ALL_HELD if self.waiting_until is not None or self.refused else 0
 
 
 @dataclass(frozen=True)
@@ -79,15 +93,36 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
     """Work until nothing can run now. Raises nothing that a task did; its own errors are DispatcherErrors."""
     lock = locks.RunnerLock(logs)
     owner = lock.acquire()
+    store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
     try:
         lost = [task for task in queue.running(store) if not task.owner or not locks.owner_alive(logs, task.owner)]
         strays = [a for a in history.open_attempts(store) if a.task_id not in {t.id for t in queue.running(store)}]
-        first = None if lost or strays else claim(config, store, owner, options)
+        busy = host.admission(config.limits, writing(config, logs))
+        first = None if lost or strays or busy or closed(options) else claim(config, store, owner, options)
         if first is None and not lost and not strays and not options.watch:
-            return summarise(store, [], options)
+            if busy is None or closed(options) or not claimable(store):
+                return summarise(store, [], options)
+            if options.source is Source.CRON:
+                return summarise(store, [], options, busy)
         return work(config, store, logs, owner, options, lost, strays, first)
     finally:
         lock.release()
+
+
+def writing(config: Config, logs: Path) -> tuple[str, ...]:
+    """Where workers write."""
+    return (str(logs), str(config.copies_root))
+
+
+def closed(options: Options) -> bool:
+    """Whether the time of this run is over."""
+    return options.until is not None and time.time() >= options.until
+
+
+def claimable(store: Store) -> bool:
+    """Whether something waits that could be claimed, dependencies aside."""
+    wake = queue.next_wake(store)
+    return bool(queue.counts(store).get(Status.QUEUED)) or (wake is not None and wake <= time.time())
 
 
 def claim(config: Config, store: Store, owner: str, options: Options) -> Task | None:
@@ -116,15 +151,48 @@ def work(
         ctx.say = options.say
     loop = Loop(ctx, options)
     anyio.run(loop.main, lost, strays, first)
-    return summarise(store, loop.moved, options)
+    summary = summarise(store, loop.moved, options, loop.gate.busy)
+    summary.batches = loop.teller.batches(store, loop.moved, time.time())
+    return summary
 
 
-def summarise(store: Store, moved: list[Task], options: Options) -> Summary:
+def summarise(store: Store, moved: list[Task], options: Options, busy: str | None = None) -> Summary:
+    """`busy`: why the host took no more, when that is why this run ends."""
     waiting = [task for task in queue.tasks(store, status=(Status.WAITING,)) if task.not_before is not None]
     if options.task_id is not None:
         waiting = [task for task in waiting if task.id == options.task_id]
     until = min((task.not_before for task in waiting if task.not_before), default=None)
-    return Summary(moved, until)
+    note = ""
+    if busy is not None:
+        note = f"nothing more was started: {busy}"
+    elif closed(options) and claimable(store):
+        note = "the time of this run is over; what is left waits for the next one"
+    return Summary(moved, until, note, refused=busy is not None)
+
+
+class Gate:
+    """May one more worker start? Asked before every claim; remembers since when the host has said no."""
+
+    def __init__(self, config: Config, logs: Path) -> None:
+        self.limits = config.limits
+        self.paths = writing(config, logs)
+        self.heavy = any(c.harness != "scripted" for c in config.roster.candidates.values())
+        self.starts: dict[int, float] = {}  # task -> when its worker was started, while it runs
+        self.busy: str | None = None
+        self.since = 0.0
+
+    def open(self) -> bool:
+        now = time.monotonic()
+        fresh = sum(now - at < FRESH for at in self.starts.values()) if self.heavy else 0
+        refused = host.admission(self.limits, self.paths, fresh)
+        if refused is not None and self.busy is None:
+            self.since = now
+        self.busy = refused
+        return refused is None
+
+    def patient(self) -> bool:
+        """Whether a run that has nothing else to do still waits for the host."""
+        return self.busy is not None and time.monotonic() - self.since < HOST_PATIENCE
 
 
 class Loop:
@@ -133,8 +201,12 @@ class Loop:
     def __init__(self, ctx: Context, options: Options) -> None:
         import anyio
 
+        from dispatcher.telling import Teller
+
         self.ctx = ctx
         self.options = options
+        self.gate = Gate(ctx.config, ctx.logs)
+        self.teller = Teller(ctx.config, ctx.logs, ctx.environ, options.notify)
         self.moved: list[Task] = []
         self.active = 0
         self.started = 0
@@ -163,30 +235,44 @@ class Loop:
 
         while True:
             await self.claim_all(group)
-            if not self.active and not (self.options.watch and not self.draining):
+            if not self.active and not self.stays():
                 return
             self.changed = anyio.Event()
             with anyio.move_on_after(1.0):  # tasks that other processes add meanwhile
                 await self.changed.wait()
 
+    def stays(self) -> bool:
+        """Whether to go on although nothing runs: to watch, or because only the host is in the way."""
+        if self.ends():
+            return False
+        return self.options.watch or (self.gate.patient() and claimable(self.ctx.store))
+
+    def ends(self) -> bool:
+        return self.draining or self.exhausted() or closed(self.options)
+
     async def claim_all(self, group: TaskGroup) -> None:
-        while not self.draining and not self.exhausted():
-            if self.active and host.admission(self.ctx.config.limits, self.paths()) is not None:
+        import anyio
+
+        while not self.ends():
+            said = self.gate.busy
+            if not self.gate.open():
+                if said is None and self.gate.busy is not None and claimable(self.ctx.store):
+                    self.options.tell(f"waits for the host: {self.gate.busy}")
                 return
             task = claim(self.ctx.config, self.ctx.store, self.ctx.owner, self.options)
             if task is None:
                 return
             self.begin(group, task)
+            if self.gate.heavy:
+                await anyio.sleep(STAGGER)
 
     def exhausted(self) -> bool:
         return self.options.max_tasks is not None and self.started >= self.options.max_tasks
 
-    def paths(self) -> tuple[str, ...]:
-        return (str(self.ctx.logs), str(self.ctx.config.copies_root))
-
     def begin(self, group: TaskGroup, task: Task, *, recovering: bool = False) -> None:
         self.active += 1
         self.started += 1
+        self.gate.starts[task.id] = time.monotonic()
         group.start_soon(self.one, task, recovering)
 
     async def one(self, task: Task, recovering: bool) -> None:
@@ -198,6 +284,8 @@ class Loop:
         except Exception as error:
             done = self.fail(task, error)
         self.moved.append(done)
+        self.teller.task(done, time.time())
+        self.gate.starts.pop(task.id, None)
         self.active -= 1
         self.changed.set()
 
