@@ -10,7 +10,8 @@ from dispatcher import scheduler
 from dispatcher.cli import home
 from dispatcher.cli.adding import add_new, source_of_run
 from dispatcher.cli.render import clean, json_out, note, out
-from dispatcher.cli.wording import clock, duration, until
+from dispatcher.cli.wording import clock, duration, money, tokens, until
+from dispatcher.errors import BadInput
 from dispatcher.store import queue
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ def run_queue(
     task_id: int | None,
     max_tasks: int | None,
     add: Sequence[str],
+    batch: str | None,
+    until_clock: str | None,
+    max_minutes: int | None,
+    notify: str | None,
     dry_run: bool,
     watch: bool,
     quiet: bool,
@@ -40,8 +45,9 @@ def run_queue(
 
     config = home.configured(explicit)
     require_trust(config.home)
+    end = deadline(time.time(), until_clock, max_minutes)
     with home.opened(config.home) as store:
-        all_read = _add(add, config, store)
+        all_read = add_new(add, config, store, batch) if add else True
         if task_id is not None:
             queue.get(store, task_id)  # a wrong number is an error, not an empty queue
         if dry_run:
@@ -54,14 +60,34 @@ def run_queue(
             watch=watch,
             source=source_of_run(),
             say=None if quiet else _say,
+            until=end,
+            notify=("/bin/sh", "-c", notify) if notify else None,
+            tell=_tell,
         )
         summary = scheduler.run(config, store, logs_dir(config.home), options)
     _report(summary, as_json=as_json)
     return summary.exit_code or (0 if all_read else _WRONG_INPUT)
 
 
-def _add(names: Sequence[str], config: Config, store: Store) -> bool:
-    return add_new(names, config, store) if names else True
+def deadline(now: float, until_clock: str | None, max_minutes: int | None) -> float | None:
+    """When nothing more is started: the next time the clock shows `until_clock`, or so many minutes from now."""
+    ends = [] if max_minutes is None else [now + 60 * max_minutes]
+    if until_clock is not None:
+        try:
+            wanted = time.strptime(until_clock, "%H:%M")
+        except ValueError:
+            raise BadInput(f"{until_clock!r} is no time of day", hint="write it like 06:00") from None
+        today = time.localtime(now)
+        for day in (0, 1):
+            parts = (today.tm_year, today.tm_mon, today.tm_mday + day, wanted.tm_hour, wanted.tm_min, 0, 0, 0, -1)
+            if (moment := time.mktime(parts)) > now:
+                ends.append(moment)
+                break
+    return min(ends, default=None)
+
+
+def _tell(text: str) -> None:
+    note(f"{time.strftime('%H:%M:%S')} {clean(text)}")
 
 
 def _say(task: Task, attempt: Attempt | None, text: str) -> None:
@@ -78,18 +104,38 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
                 "moved": [_moved(task) for task in summary.moved],
                 "waiting_until": summary.waiting_until,
                 "note": summary.note,
+                "batches": summary.batches,
             }
         )
     else:
         for task in summary.moved:
             out(f"task {task.id} {task.status}: {clean(task.title)}  ({clean(task.status_reason)})")
-        if not summary.moved and summary.waiting_until is None:
+        if not summary.moved and summary.waiting_until is None and not summary.note:
             out("nothing to do")
+        for batch in summary.batches:
+            _batch(batch)
     if summary.note:
         note(clean(summary.note))
     if summary.waiting_until is not None:
         left = duration(max(0.0, summary.waiting_until - now))
         note(f"work is left, but every model for it is on hold; next try {clock(summary.waiting_until)} (in {left})")
+
+
+def _batch(found: dict[str, Any]) -> None:
+    """How a batch stands: one line, one line for each model, and what waits for a person."""
+    counts = ", ".join(f"{number} {status}" for status, number in found["statuses"].items())
+    state = "ended" if found["left"] == 0 else f"{found['left']} left"
+    out(f"batch {clean(found['batch'])} {state}: {counts}")
+    for row in found["candidates"]:
+        spent = f", {money(row['cost_usd'])} list price" if row["cost_usd"] else ""
+        limited = f", {row['limited']} rate limited" if row["limited"] else ""
+        out(
+            f"  {clean(row['candidate'])}: {row['completed']} of {row['attempts']} attempts completed{limited}, "
+            f"{duration(row['seconds'])} of work, {tokens(row['tokens'])} tokens{spent}"
+        )
+    for task in found["tasks"]:
+        if task["status"] in ("needs_human", "awaiting_approval", "failed"):
+            out(f"  needs a person: task {task['id']} {clean(task['title'])}  ({clean(task['reason'])})")
 
 
 def _moved(task: Task) -> dict[str, Any]:
