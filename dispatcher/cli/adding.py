@@ -27,12 +27,21 @@ STDIN = "-"
 _README = "readme.md"  # of a folder of briefs: for people, not a brief
 
 
-def add_briefs(names: Sequence[str], explicit: Path | None, repo: Path | None, *, again: bool, as_json: bool) -> None:
+def add_briefs(
+    names: Sequence[str],
+    explicit: Path | None,
+    repo: Path | None,
+    *,
+    batch: str | None,
+    again: bool,
+    as_json: bool,
+) -> None:
     config = home.configured(explicit)
     given = places.checked(repo, "--repo") if repo is not None else None
     tasks = [read(source, config, given) for source in sources(names)]
     with home.opened(config.home) as store:
-        added = [_queue(store, brief, again=again) for brief in tasks]
+        named = batch or (batch_name(names) if len(tasks) > 1 else None)
+        added = [_queue(store, brief, named, again=again) for brief in tasks]
     if as_json:
         return json_out(added)
     for row in added:
@@ -40,12 +49,19 @@ def add_briefs(names: Sequence[str], explicit: Path | None, repo: Path | None, *
     return None
 
 
-def add_new(names: Sequence[str], config: Config, store: Store) -> bool:
+def batch_name(names: Sequence[str]) -> str:
+    """What is queued by one command belongs together: the folder's name and the time."""
+    first = Path(names[0]).absolute().name if names[0] != STDIN else "stdin"
+    return f"{first.removesuffix('.md') or 'briefs'}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def add_new(names: Sequence[str], config: Config, store: Store, batch: str | None = None) -> bool:
     """`run --add`: queue what is new. A brief that cannot be read is said and does not stop the others; False then."""
     fine = True
+    batch = batch or batch_name(names)
     for source in sources(names):
         try:
-            row = _queue(store, read(source, config, None), again=False)
+            row = _queue(store, read(source, config, None), batch, again=False)
         except DispatcherError as error:
             note(f"error: {clean(error.message)}")
             fine = False
@@ -135,10 +151,10 @@ def _repository(said: str | None, source: Path | None, option: str | None, confi
     return places.here()
 
 
-def _queue(store: Store, ready: Ready, *, again: bool) -> dict[str, Any]:
+def _queue(store: Store, ready: Ready, batch: str | None, *, again: bool) -> dict[str, Any]:
     after = tuple(queue.find(store, name).id for name in ready.after)
     accepted = tuple(queue.find(store, name).id for name in ready.after_accepted)
-    new = replace(ready.new, after=after, after_accepted=accepted)
+    new = replace(ready.new, after=after, after_accepted=accepted, batch=batch)
     added = queue.add(store, new, time.time(), again=again, by=home.person())
     task = added.task
     return {
@@ -146,6 +162,7 @@ def _queue(store: Store, ready: Ready, *, again: bool) -> dict[str, Any]:
         "how": added.how,
         "title": task.title,
         "status": str(task.status),
+        "batch": task.batch,
         "difficulty": str(task.difficulty),
         "difficulty_reason": task.difficulty_reason,
         "repository": task.repository,

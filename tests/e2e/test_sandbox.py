@@ -36,7 +36,7 @@ seen() { if "$@" >/dev/null 2>&1; then echo yes; else echo no; fi; }
 {
 echo "other user files: $(seen test -e {user}/.ssh/id_test)"
 echo "database: $(seen test -e {home}/logs/dispatcher.db)"
-touch {repo}/planted {user}/.gitconfig
+sh -c 'touch {repo}/planted'
 echo "read the repository: $(seen cat {repo}/value.txt)"
 echo "write to the root: $(seen touch /etc/planted-by-a-test)"
 echo "forge the record: $(seen sh -c 'echo x >> {home}/logs/1/1/attempt.json')"

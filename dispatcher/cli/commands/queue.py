@@ -37,6 +37,9 @@ def add(
     repo: Annotated[
         Path | None, typer.Option("--repo", help="The repository of briefs that name none. Default: the one here.")
     ] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch. Several briefs get one anyway.")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Queue briefs anew that were already run.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +52,7 @@ def add(
     """
     from dispatcher.cli.adding import add_briefs
 
-    add_briefs(briefs, home, repo, again=again, as_json=as_json)
+    add_briefs(briefs, home, repo, batch=batch, again=again, as_json=as_json)
 
 
 @app.command("edit", rich_help_panel=QUEUE)
@@ -75,6 +78,19 @@ def run(
     add: Annotated[
         list[str] | None, typer.Option("--add", metavar="BRIEF", help="First queue what is new there. Repeatable.")
     ] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch that --add makes.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="HH:MM", help="Start nothing from then on; what runs may finish.")
+    ] = None,
+    max_minutes: Annotated[
+        int | None, typer.Option("--max-minutes", min=1, help="Start nothing after so many minutes.")
+    ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option("--notify", metavar="COMMAND", help="Run this when a task needs a person or a batch ends."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print which model each task would get, and every reason. Starts nothing.")
     ] = False,
@@ -98,6 +114,10 @@ def run(
         task_id=task,
         max_tasks=max_tasks,
         add=add or [],
+        batch=batch,
+        until_clock=until,
+        max_minutes=max_minutes,
+        notify=notify,
         dry_run=dry_run,
         watch=watch,
         quiet=quiet,
