@@ -13,7 +13,7 @@ from dispatcher import brief as briefs
 from dispatcher import difficulty
 from dispatcher.cli import home, places
 from dispatcher.cli.render import clean, json_out, note, out
-from dispatcher.errors import BadInput, BriefError, DispatcherError
+from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound
 from dispatcher.store import queue
 from dispatcher.task import Expect, Source
 
@@ -28,20 +28,14 @@ _README = "readme.md"  # of a folder of briefs: for people, not a brief
 
 
 def add_briefs(
-    names: Sequence[str],
-    explicit: Path | None,
-    repo: Path | None,
-    *,
-    batch: str | None,
-    again: bool,
-    as_json: bool,
+    names: Sequence[str], explicit: Path | None, repo: Path | None, *, batch: str | None, again: bool, as_json: bool
 ) -> None:
     config = home.configured(explicit)
     given = places.checked(repo, "--repo") if repo is not None else None
-    tasks = [read(source, config, given) for source in sources(names)]
-    with home.opened(config.home) as store:
-        named = batch or (batch_name(names) if len(tasks) > 1 else None)
-        added = [_queue(store, brief, named, again=again) for brief in tasks]
+    tasks = in_order([read(source, config, given, together) for source, together in sources(names, batch)])
+    with home.opened(config.home) as store, store.write():
+        known: dict[str, int] = {}
+        added = [_queue(store, brief, known, again=again) for brief in tasks]
     if as_json:
         return json_out(added)
     for row in added:
@@ -49,19 +43,18 @@ def add_briefs(
     return None
 
 
-def batch_name(names: Sequence[str]) -> str:
-    """What is queued by one command belongs together: the folder's name and the time."""
-    first = Path(names[0]).absolute().name if names[0] != STDIN else "stdin"
-    return f"{first.removesuffix('.md') or 'briefs'}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def add_new(names: Sequence[str], config: Config, store: Store, batch: str | None = None) -> bool:
+def add_new(names: Sequence[str], config: Config, store: Store) -> bool:
     """`run --add`: queue what is new. A brief that cannot be read is said and does not stop the others; False then."""
-    fine = True
-    batch = batch or batch_name(names)
-    for source in sources(names):
+    fine, tasks, known = True, list[Ready](), dict[str, int]()
+    for source, together in sources(names, None):
         try:
-            row = _queue(store, read(source, config, None), batch, again=False)
+            tasks.append(read(source, config, None, together))
+        except DispatcherError as error:
+            note(f"error: {clean(error.message)}")
+            fine = False
+    for task in in_order(tasks):
+        try:
+            row = _queue(store, task, known, again=False)
         except DispatcherError as error:
             note(f"error: {clean(error.message)}")
             fine = False
@@ -71,18 +64,19 @@ def add_new(names: Sequence[str], config: Config, store: Store, batch: str | Non
     return fine
 
 
-def sources(names: Sequence[str]) -> Iterator[Path | None]:
-    """The files that the arguments mean, in order; None is stdin."""
+def sources(names: Sequence[str], batch: str | None) -> Iterator[tuple[Path | None, str | None]]:
+    """The files that the arguments mean, in order (None is stdin), with the batch of each: a folder is one."""
     for name in names:
         if name == STDIN:
-            yield None
+            yield None, batch
         elif (path := Path(name)).is_dir():
             found = sorted(file for file in path.glob("*.md") if file.name.lower() != _README)
             if not found:
                 raise BadInput(f"there is no brief (*.md) in {path}", hint="write one with: dispatcher new TITLE")
-            yield from found
+            together = batch or f"{path.absolute().name} {time.strftime('%Y-%m-%d %H:%M')}"
+            yield from ((file, together) for file in found)
         else:
-            yield path
+            yield path, batch
 
 
 @dataclass(frozen=True)
@@ -90,11 +84,36 @@ class Ready:
     """A brief that can be queued. Which tasks `after` means is looked up then: they may stand in the same folder."""
 
     new: queue.NewTask
+    label: str
     after: tuple[str, ...]
     after_accepted: tuple[str, ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What another brief of the same add may call it."""
+        path = Path(self.new.brief_path) if self.new.brief_path else None
+        files = () if path is None else (path.name, path.stem, str(path))
+        return frozenset({self.new.title, *files})
 
-def read(source: Path | None, config: Config, repo: str | None) -> Ready:
+
+def in_order(tasks: Sequence[Ready]) -> list[Ready]:
+    """The same briefs, each behind those that it comes after; otherwise as they were. BadInput when they turn in circles."""
+    left, done = list(tasks), list[Ready]()
+    while left:
+        free = next((one for one in left if not any(_needs(one, other) for other in left if other is not one)), None)
+        if free is None:
+            names = ", ".join(one.label for one in left)
+            raise BadInput(f"these briefs wait for each other: {names}", hint="correct `after` in one of them")
+        left.remove(free)
+        done.append(free)
+    return done
+
+
+def _needs(task: Ready, other: Ready) -> bool:
+    return not other.names.isdisjoint((*task.after, *task.after_accepted))
+
+
+def read(source: Path | None, config: Config, repo: str | None, batch: str | None = None) -> Ready:
     """One brief, checked, with its difficulty and repository."""
     label = "stdin" if source is None else str(source)
     text = _text(source, label)
@@ -115,9 +134,10 @@ def read(source: Path | None, config: Config, repo: str | None) -> Ready:
         difficulty_reason=reason,
         expect=brief.expect,
         priority=brief.priority,
+        batch=batch,
         source=source_of_run(),
     )
-    return Ready(new, brief.after, brief.after_accepted)
+    return Ready(new, label, brief.after, brief.after_accepted)
 
 
 def source_of_run() -> Source:
@@ -166,7 +186,18 @@ def _queue(store: Store, ready: Ready, batch: str | None, *, again: bool) -> dic
         "difficulty": str(task.difficulty),
         "difficulty_reason": task.difficulty_reason,
         "repository": task.repository,
+        "batch": task.batch,
+        "after": [*after, *accepted],
     }
+
+
+def _meant(store: Store, ready: Ready, name: str, known: dict[str, int]) -> int:
+    if name in known and not name.isdigit():
+        return known[name]
+    try:
+        return queue.find(store, name).id
+    except NotFound as error:
+        raise NotFound(f"{ready.label}: {error.message}, which it comes after", hint=error.hint) from None
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -176,4 +207,5 @@ def _line(row: dict[str, Any]) -> str:
     if row["how"] == "exists":
         return f"done as task {row['id']} ({row['status']}): {title}  (--again queues it anew)"
     why = clean(row["difficulty_reason"])
-    return f"task {row['id']} {row['how']}: {title}  [{row['difficulty']}: {why}]"
+    after = f"  after {', '.join(map(str, row['after']))}" if row["after"] else ""
+    return f"task {row['id']} {row['how']}: {title}  [{row['difficulty']}: {why}]{after}"

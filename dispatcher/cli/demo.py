@@ -33,12 +33,12 @@ _INVENTED_KEY = "an-invented-key"
 _COLUMNS = [
     Column("task", "task", right=True),
     Column("attempt", "try", right=True),
-    Column("harness", "worker"),
+    Column("harness", "worker", least=90),
     Column("candidate", "candidate"),
-    Column("prompt", "prompt"),
+    Column("prompt", "prompt", least=100),
     Column("outcome", "outcome"),
-    Column("verdict", "then"),
-    Column("seconds", "took", duration, right=True),
+    Column("verdict", "then", least=110),
+    Column("seconds", "took", duration, right=True, least=120),
     Column("status", "task is"),
     Column("title", "title", wide=True),
 ]

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 COLUMNS = [
     Column("task", "task", right=True),
     Column("attempt", "try", right=True),
-    Column("started_at", "started", clock),
-    Column("seconds", "took", duration, right=True),
+    Column("started_at", "started", clock, least=110),
+    Column("seconds", "took", duration, right=True, least=90),
     Column("candidate", "candidate"),
-    Column("prompt", "prompt"),
+    Column("prompt", "prompt", least=120),
     Column("outcome", "outcome"),
-    Column("verdict", "verdict"),
+    Column("verdict", "then", least=100),
     Column("status", "task is"),
-    Column("tokens", "tokens", tokens, right=True),
-    Column("list_price_usd", "price", money, right=True),
+    Column("tokens", "tokens", tokens, right=True, least=130),
+    Column("list_price_usd", "price", money, right=True, least=130),
     Column("title", "title", wide=True),
 ]
 

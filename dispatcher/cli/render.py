@@ -41,9 +41,12 @@ def clean_block(text: str) -> str:
 
 
 class Column:
-    """One column: the key in the row and in JSON, its title, how a value is shown (None: as `none`), its layout."""
+    """One column: the key in the row and in JSON, its title, how a value is shown (None: as `none`), its layout.
 
-    __slots__ = ("key", "none", "right", "show", "title", "wide")
+    A terminal narrower than `least` does without the column; pipes always get it. A `wide` one takes the room left.
+    """
+
+    __slots__ = ("key", "least", "none", "right", "show", "title", "wide")
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Column:
         none: str = "",
         right: bool = False,
         wide: bool = False,
+        least: int = 0,
     ) -> None:
         self.key = key
         self.title = title
@@ -61,6 +65,7 @@ class Column:
         self.none = none
         self.right = right
         self.wide = wide
+        self.least = least
 
     def text(self, row: Mapping[str, Any]) -> str:
         value = row.get(self.key)
@@ -148,6 +153,9 @@ def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
         writer.writerow(["" if (value := row.get(column.key)) is None else clean(str(value)) for column in columns])
 
 
+_LEAST_WIDE = 12
+
+
 def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -156,6 +164,7 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], ti
 
     console = Console(highlight=False)  # it obeys NO_COLOR by itself
     shown = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False)
+    columns = [column for column in columns if column.least <= console.width]
     for column in columns:
         shown.add_column(
             column.title,
@@ -163,6 +172,7 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], ti
             overflow="fold",
             no_wrap=not column.wide,
             ratio=1 if column.wide else None,
+            min_width=_LEAST_WIDE if column.wide else None,
         )
     for row in rows:
         shown.add_row(*(Text(column.text(row), style=_style(column.key, row)) for column in columns))

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _MODEL_COLUMNS = [
     Column("name", "candidate"),
-    Column("harness", "harness"),
+    Column("harness", "harness", least=100),
     Column("model", "model"),
-    Column("credential", "credential"),
-    Column("billing", "billing"),
-    Column("routes", "routes", lambda names: ", ".join(names)),
+    Column("credential", "credential", least=120),
+    Column("billing", "billing", least=90),
+    Column("routes", "routes", lambda names: ", ".join(names), least=150),
     Column("state", "now", wide=True),
 ]
 

@@ -11,12 +11,16 @@ from dispatcher.cli.render import clean, clean_block, json_out, out
 from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.errors import NotFound
 from dispatcher.store import glance, history, queue
+from dispatcher.task import Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dispatcher.store import Store
     from dispatcher.task import Attempt, CheckResult, Task
+
+
+_GOES_ON = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED})
 
 
 def show_task(number: int, explicit: Path | None, *, brief: bool, as_json: bool) -> None:
@@ -79,16 +83,12 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         ("branch", task.branch or ""),
         ("commit", task.result_commit or ""),
         ("flags", ", ".join(task.flags)),
-        ("next prompt", str(task.next.prompt) if attempts_used(task) else ""),
+        ("next prompt", str(task.next.prompt) if task.status in _GOES_ON else ""),
         (
             "counters",
             f"{counters.starts} starts, {counters.attempts} redispatches, {counters.finish_attempts} finish prompts",
         ),
     ]
-
-
-def attempts_used(task: Task) -> bool:
-    return task.counters.starts > 0
 
 
 def _print_attempt(store: Store, attempt: Attempt) -> None:
