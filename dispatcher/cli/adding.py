@@ -28,14 +28,21 @@ _README = "readme.md"  # of a folder of briefs: for people, not a brief
 
 
 def add_briefs(
-    names: Sequence[str], explicit: Path | None, repo: Path | None, *, batch: str | None, again: bool, as_json: bool
+    names: Sequence[str],
+    explicit: Path | None,
+    repo: Path | None,
+    *,
+    batch: str | None,
+    again: bool,
+    as_json: bool,
 ) -> None:
     config = home.configured(explicit)
     given = places.checked(repo, "--repo") if repo is not None else None
-    tasks = in_order([read(source, config, given, together) for source, together in sources(names, batch)])
+    tasks = in_order([read(source, config, given) for source in sources(names)])
     with home.opened(config.home) as store, store.write():
+        named = batch or (batch_name(names) if len(tasks) > 1 else None)
         known: dict[str, int] = {}
-        added = [_queue(store, brief, known, again=again) for brief in tasks]
+        added = [_queue(store, brief, named, known, again=again) for brief in tasks]
     if as_json:
         return json_out(added)
     for row in added:
@@ -43,18 +50,25 @@ def add_briefs(
     return None
 
 
-def add_new(names: Sequence[str], config: Config, store: Store) -> bool:
+def batch_name(names: Sequence[str]) -> str:
+    """What is queued by one command belongs together: the folder's name and the time."""
+    first = Path(names[0]).absolute().name if names[0] != STDIN else "stdin"
+    return f"{first.removesuffix('.md') or 'briefs'}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def add_new(names: Sequence[str], config: Config, store: Store, batch: str | None = None) -> bool:
     """`run --add`: queue what is new. A brief that cannot be read is said and does not stop the others; False then."""
     fine, tasks, known = True, list[Ready](), dict[str, int]()
-    for source, together in sources(names, None):
+    batch = batch or batch_name(names)
+    for source in sources(names):
         try:
-            tasks.append(read(source, config, None, together))
+            tasks.append(read(source, config, None))
         except DispatcherError as error:
             note(f"error: {clean(error.message)}")
             fine = False
     for task in in_order(tasks):
         try:
-            row = _queue(store, task, known, again=False)
+            row = _queue(store, task, batch, known, again=False)
         except DispatcherError as error:
             note(f"error: {clean(error.message)}")
             fine = False
@@ -64,19 +78,18 @@ def add_new(names: Sequence[str], config: Config, store: Store) -> bool:
     return fine
 
 
-def sources(names: Sequence[str], batch: str | None) -> Iterator[tuple[Path | None, str | None]]:
-    """The files that the arguments mean, in order (None is stdin), with the batch of each: a folder is one."""
+def sources(names: Sequence[str]) -> Iterator[Path | None]:
+    """The files that the arguments mean, in order; None is stdin."""
     for name in names:
         if name == STDIN:
-            yield None, batch
+            yield None
         elif (path := Path(name)).is_dir():
             found = sorted(file for file in path.glob("*.md") if file.name.lower() != _README)
             if not found:
                 raise BadInput(f"there is no brief (*.md) in {path}", hint="write one with: dispatcher new TITLE")
-            together = batch or f"{path.absolute().name} {time.strftime('%Y-%m-%d %H:%M')}"
-            yield from ((file, together) for file in found)
+            yield from found
         else:
-            yield path, batch
+            yield path
 
 
 @dataclass(frozen=True)
@@ -97,7 +110,7 @@ class Ready:
 
 
 def in_order(tasks: Sequence[Ready]) -> list[Ready]:
-    """The same briefs, each behind those that it comes after; otherwise as they were. BadInput when they turn in circles."""
+    """The same briefs, each behind those that it comes after; otherwise as they were. BadInput for a circle."""
     left, done = list(tasks), list[Ready]()
     while left:
         free = next((one for one in left if not any(_needs(one, other) for other in left if other is not one)), None)
@@ -113,7 +126,7 @@ def _needs(task: Ready, other: Ready) -> bool:
     return not other.names.isdisjoint((*task.after, *task.after_accepted))
 
 
-def read(source: Path | None, config: Config, repo: str | None, batch: str | None = None) -> Ready:
+def read(source: Path | None, config: Config, repo: str | None) -> Ready:
     """One brief, checked, with its difficulty and repository."""
     label = "stdin" if source is None else str(source)
     text = _text(source, label)
@@ -134,7 +147,6 @@ def read(source: Path | None, config: Config, repo: str | None, batch: str | Non
         difficulty_reason=reason,
         expect=brief.expect,
         priority=brief.priority,
-        batch=batch,
         source=source_of_run(),
     )
     return Ready(new, label, brief.after, brief.after_accepted)
@@ -171,12 +183,14 @@ def _repository(said: str | None, source: Path | None, option: str | None, confi
     return places.here()
 
 
-def _queue(store: Store, ready: Ready, batch: str | None, *, again: bool) -> dict[str, Any]:
-    after = tuple(queue.find(store, name).id for name in ready.after)
-    accepted = tuple(queue.find(store, name).id for name in ready.after_accepted)
+def _queue(store: Store, ready: Ready, batch: str | None, known: dict[str, int], *, again: bool) -> dict[str, Any]:
+    """`known`: the tasks of this add by their names, in which `after` is looked up first; this one is put there too."""
+    after = tuple(_meant(store, ready, name, known) for name in ready.after)
+    accepted = tuple(_meant(store, ready, name, known) for name in ready.after_accepted)
     new = replace(ready.new, after=after, after_accepted=accepted, batch=batch)
     added = queue.add(store, new, time.time(), again=again, by=home.person())
     task = added.task
+    known |= {name: task.id for name in ready.names - known.keys()}
     return {
         "id": task.id,
         "how": added.how,
@@ -186,7 +200,6 @@ def _queue(store: Store, ready: Ready, batch: str | None, *, again: bool) -> dic
         "difficulty": str(task.difficulty),
         "difficulty_reason": task.difficulty_reason,
         "repository": task.repository,
-        "batch": task.batch,
         "after": [*after, *accepted],
     }
 
