@@ -74,9 +74,8 @@ class Tree:
         roots = list(children.get(self.parent, ())) if self.parent is not None else []
         members = self.group.members() if self.group is not None else []
         roots += [table[pid] for pid in members if pid in table]
-        for process in table.values():
-            if process.start >= self.born and self._recognised(process):
-                roots.append(process)
+        # Start times count in hundredths of a second: one that is as old as the supervisor itself was there before.
+        roots += [row for row in table.values() if row.start > self.born and self._recognised(row)]
         return roots
 
     def _recognised(self, process: Process) -> bool:
