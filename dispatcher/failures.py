@@ -350,6 +350,15 @@ TABLE: tuple[Row, ...] = (
         counts=False,
     ),
     Row(
+        "stated-wait", _R, (_words("retry_after"),), "the provider states a wait before the next try", _NEXT,
+        "opencode 1.18 session.status: its message need not name the cause, but only a header makes such a wait",
+        HoldScope.MODEL, Until.STATED, counts=False,
+    ),
+    Row(
+        "retrying", OutcomeClass.OVERLOADED, (_words("retrying"),), "the CLI tries again and does not say why", _AGAIN,
+        "opencode 1.18 session.status: it retries 429, 5xx and network errors", counts=False,
+    ),
+    Row(
         "internal", OutcomeClass.INTERNAL,
         (_status(500), _names("UnknownError"), _words("error_during_execution", "server_error"),
          _text(
@@ -493,10 +502,9 @@ def _hold(row: Row, channel: ErrorChannel, now: float, zone: str) -> HoldRequest
         scope = HoldScope.MODEL  # a window of one model family leaves the others free
     if row.until is Until.PERSON:
         return HoldRequest(scope, None, row.reason, window)
-    until = stated_reset(channel, now, default_zone=zone)
-    if until is None:
-        until = _unstated(row.until, window, now)
-    return HoldRequest(scope, resets.bound(until, now), row.reason, window)
+    stated = stated_reset(channel, now, default_zone=zone)
+    until = _unstated(row.until, window, now) if stated is None else stated
+    return HoldRequest(scope, resets.bound(until, now), row.reason, window, stated is not None)
 
 
 def _unstated(until: Until, window: str | None, now: float) -> float:

@@ -329,6 +329,7 @@ def retry_channel(record: Mapping[str, object]) -> tuple[ErrorChannel, float | N
     stated = following is not None and (at is None or wait is not None)
     channel = ErrorChannel(
         "opencode",
+        error="retry_after" if stated else "retrying",
         message=events.string(record.get("message")),
         action=events.string(record.get("action")),
         next_try=following / 1000.0 if following is not None and stated else None,
