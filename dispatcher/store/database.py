@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Values = Sequence[object] | Mapping[str, object]
 
-SCHEMA_VERSION = 2  # PRAGMA user_version; equals the number of the newest migration
+SCHEMA_VERSION = 3  # PRAGMA user_version; equals the number of the newest migration
 APPLICATION_ID = 0x64737063  # "dspc" in the file header: tells our database from any other
 BUSY_SECONDS = 60.0
 _SMALLEST = 512  # bytes of the smallest page, and so of the smallest database
@@ -59,9 +59,19 @@ class Store:
         """All rows of a query."""
         with self.lock:
             try:
-                return self.connection.execute(sql, values).fetchall()
+                return self._rows(sql, values)
             except sqlite3.Error as error:
                 raise explain(error, self.path) from error
+
+    def _rows(self, sql: str, values: Values) -> list[sqlite3.Row]:
+        """Text that is no UTF-8 (another program wrote it) is read all the same, its bytes as lone surrogates."""
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error) or self.connection.text_factory is not str:
+                raise
+        self.connection.text_factory = _any_text
+        return self.connection.execute(sql, values).fetchall()
 
     def first(self, sql: str, values: Values = ()) -> sqlite3.Row | None:
         rows = self.read(sql, values)
@@ -149,6 +159,9 @@ class Transaction:
             raise explain(error, self.store.path) from error
 
     def rows(self, sql: str, values: Values = ()) -> list[sqlite3.Row]:
+        """All rows of a query; those of a change that returns rows, too."""
+        if sql.lstrip()[:6].upper() == "SELECT":
+            return self.store.read(sql, values)
         return self.execute(sql, values).fetchall()
 
     def insert(self, table: str, values: Mapping[str, object]) -> int:
@@ -168,6 +181,10 @@ class Transaction:
     def journal(self, kind: str, data: dict[str, object]) -> None:
         """A line for the journal beside the database, written when the transaction has been committed."""
         self.store.pending.append((kind, data))
+
+
+def _any_text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
 
 
 def open(path: Path | str, *, read_only: bool = False, rebuild: bool = False, vfs: str | None = None) -> Store:

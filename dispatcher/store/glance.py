@@ -39,6 +39,18 @@ SELECT task_id AS task, number AS attempt, title, task_status AS status, difficu
     tokens_cache_write AS cache_write_tokens, cost_usd AS list_price_usd, result_commit, source, folder
 FROM v_attempts WHERE {conditions} ORDER BY id DESC LIMIT ?
 """
+# A walk from name to name over the index of candidates, so that a million attempts are not read.
+_LAST_SUCCESS = """
+WITH RECURSIVE name (candidate) AS (
+    SELECT min(candidate) FROM attempt
+    UNION ALL SELECT (SELECT min(a.candidate) FROM attempt a WHERE a.candidate > name.candidate) FROM name
+    WHERE name.candidate IS NOT NULL
+)
+SELECT candidate, (
+    SELECT a.started_at FROM attempt a WHERE a.candidate = name.candidate AND a.outcome = 'completed'
+    ORDER BY a.started_at DESC LIMIT 1
+) AS at FROM name WHERE candidate IS NOT NULL
+"""
 _FILTERS = {"task": "task_id = ?", "candidate": "candidate = ?", "status": "task_status = ?"}
 
 
@@ -51,7 +63,16 @@ def status(store: Store, now: float) -> Row:
         "person": _rows(store, _PERSON),
         "holds": _rows(store, _HOLDS, (now,)),
         "next_wake": None if wake is None else wake["at"],
+        "last_success": _rows(store, _LAST_SUCCESS),
+        "last_run": _last_run(store),
+        "schedule": store.get_meta("cron_schedule") or None,
     }
+
+
+def _last_run(store: Store) -> Row | None:
+    """When `run` was started last, and from where."""
+    at, _, source = (store.get_meta("last_run") or "").partition(" ")
+    return {"at": float(at), "source": source} if source else None
 
 
 def attempts(store: Store, *, limit: int = -1, **filters: object) -> list[Row]:

@@ -26,6 +26,41 @@ CREATE TABLE task_count (
     number INTEGER NOT NULL,
     PRIMARY KEY (status)
 );
+CREATE TABLE rollup (
+    month TEXT NOT NULL,
+    candidate TEXT NOT NULL,
+    harness TEXT NOT NULL,
+    model TEXT NOT NULL,
+    credential TEXT NOT NULL,
+    billing TEXT NOT NULL,
+    difficulty TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    tasks INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
+    delivered INTEGER NOT NULL,
+    saved INTEGER NOT NULL,
+    false_done INTEGER NOT NULL,
+    nearly_lost INTEGER NOT NULL,
+    accepted INTEGER NOT NULL,
+    rejected INTEGER NOT NULL,
+    seconds FLOAT NOT NULL,
+    cost_usd FLOAT NOT NULL,
+    priced INTEGER NOT NULL,
+    tokens_input INTEGER NOT NULL,
+    tokens_output INTEGER NOT NULL,
+    tokens_cache_read INTEGER NOT NULL,
+    tokens_cache_write INTEGER NOT NULL,
+    tokens_reasoning INTEGER NOT NULL,
+    PRIMARY KEY (month, candidate, harness, model, credential, billing, difficulty, outcome)
+);
+CREATE TABLE task_rollup (
+    month TEXT NOT NULL,
+    difficulty TEXT NOT NULL,
+    status TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (month, difficulty, status)
+);
 CREATE TABLE task (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     title TEXT NOT NULL,
@@ -62,6 +97,7 @@ CREATE INDEX task_created ON task (created_at);
 CREATE INDEX task_digest ON task (brief_digest);
 CREATE INDEX task_path ON task (brief_path);
 CREATE INDEX task_ready ON task (priority DESC, id, status, not_before) WHERE status IN ('queued', 'waiting');
+CREATE INDEX task_repository ON task (repository);
 CREATE INDEX task_status ON task (status, id);
 CREATE TABLE attempt (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -113,6 +149,7 @@ CREATE TABLE attempt (
     FOREIGN KEY(task_id) REFERENCES task (id)
 );
 CREATE INDEX attempt_candidate ON attempt (candidate, started_at, outcome);
+CREATE INDEX attempt_harness ON attempt (harness, started_at);
 CREATE INDEX attempt_model ON attempt (model, started_at);
 CREATE INDEX attempt_open ON attempt (task_id) WHERE ended_at IS NULL;
 CREATE INDEX attempt_outcome ON attempt (outcome, started_at);
@@ -121,6 +158,7 @@ CREATE INDEX attempt_spend ON attempt (
     tokens_cache_read, tokens_cache_write, tokens_reasoning, seconds
 );
 CREATE INDEX attempt_started ON attempt (started_at);
+CREATE INDEX attempt_verdict ON attempt (verdict, started_at);
 CREATE TABLE dependency (
     task_id INTEGER NOT NULL,
     needs_task_id INTEGER NOT NULL,
@@ -346,13 +384,240 @@ SELECT p.id, p.task_id, p.attempt_id, t.title, p.status, p.tool, p.input, p.fold
     strftime('%Y-%m-%dT%H:%M:%SZ', p.asked_at, 'unixepoch') AS asked,
     p.answered_at, p.answered_by, p.answered_from, p.answer_reason, p.remember, p.expires_at, p.consumed_at
 FROM approval p JOIN task t ON t.id = p.task_id;
+CREATE VIEW v_measures AS
+SELECT a.id, a.task_id, a.started_at,
+    coalesce(strftime('%Y-%m', a.started_at, 'unixepoch'), '') AS month,
+    a.candidate, a.harness, a.model, a.credential, a.billing, t.difficulty, coalesce(a.outcome, 'unknown') AS outcome,
+    a.prompt, a.verdict, a.source, t.repository, t.batch, t.status AS task_status,
+    1 AS attempts,
+    NOT EXISTS (
+        SELECT 1 FROM attempt b WHERE b.task_id = a.task_id AND b.number < a.number AND b.candidate = a.candidate
+        AND b.ended_at IS NOT NULL
+    ) AS tasks,
+    a.counted,
+    a.verdict IS 'review' AND NOT EXISTS (
+        SELECT 1 FROM attempt b WHERE b.task_id = a.task_id AND b.number < a.number AND b.candidate = a.candidate
+        AND b.verdict = 'review'
+    ) AS delivered,
+    a.verdict IS 'review' AND a.prompt IN ('finish', 'continue', 'confirm') AS saved,
+    a.outcome IS 'completed'
+        AND coalesce(a.verdict, '') IN ('finish', 'continue', 'confirm', 'redispatch', 'needs_human') AS false_done,
+    CASE WHEN a.outcome IN ('completed', 'awaiting_approval') OR NOT json_valid(a.evidence) THEN 0
+        ELSE coalesce(json_array_length(a.evidence, '$.commits'), 0)
+            + coalesce(json_array_length(a.evidence, '$.dirty'), 0)
+            + coalesce(json_array_length(a.evidence, '$.elsewhere'), 0) > 0 END AS nearly_lost,
+    CASE WHEN t.status <> 'accepted' OR t.source = 'import' THEN 0 ELSE a.id = (
+        SELECT b.id FROM attempt b WHERE b.task_id = a.task_id AND b.ended_at IS NOT NULL
+        ORDER BY b.verdict IS 'review' DESC, b.number DESC LIMIT 1
+    ) END AS accepted,
+    CASE WHEN t.status <> 'rejected' OR t.source = 'import' THEN 0 ELSE a.id = (
+        SELECT b.id FROM attempt b WHERE b.task_id = a.task_id AND b.ended_at IS NOT NULL
+        ORDER BY b.verdict IS 'review' DESC, b.number DESC LIMIT 1
+    ) END AS rejected,
+    coalesce(a.seconds, 0.0) AS seconds, coalesce(a.cost_usd, 0.0) AS cost_usd, a.cost_usd IS NOT NULL AS priced,
+    coalesce(a.tokens_input, 0) AS tokens_input, coalesce(a.tokens_output, 0) AS tokens_output,
+    coalesce(a.tokens_cache_read, 0) AS tokens_cache_read, coalesce(a.tokens_cache_write, 0) AS tokens_cache_write,
+    coalesce(a.tokens_reasoning, 0) AS tokens_reasoning
+FROM attempt a CROSS JOIN task t ON t.id = a.task_id
+WHERE a.ended_at IS NOT NULL;
 """
 
-HEAD = "0002"  # the newest migration, as Alembic names it
+# The rollup holds the sums of `v_measures` by month, kept by the transaction that changes an attempt or its task: a row
+# leaves with its old values and enters with its new ones. `store.figures` adds it up for reports.
+_ROLLUP = (
+    """\
+CREATE TRIGGER rollup_attempt_insert AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE id = new.id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
+    FROM v_measures WHERE id = old.id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE id = new.id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_delete BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
+    FROM v_measures WHERE id = old.id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_task_leave BEFORE UPDATE OF status, difficulty ON task
+WHEN old.difficulty <> new.difficulty OR old.status <> new.status
+AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejected')) BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
+    FROM v_measures WHERE task_id = old.id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_task_enter AFTER UPDATE OF status, difficulty ON task
+WHEN old.difficulty <> new.difficulty OR old.status <> new.status
+AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejected')) BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE task_id = new.id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER task_rollup_insert AFTER INSERT ON task BEGIN
+    INSERT INTO task_rollup (month, difficulty, status, number)
+    VALUES (coalesce(strftime('%Y-%m', new.created_at, 'unixepoch'), ''), new.difficulty, new.status, 1)
+    ON CONFLICT (month, difficulty, status) DO UPDATE SET number = number + 1;
+END""",
+    """\
+CREATE TRIGGER task_rollup_delete AFTER DELETE ON task BEGIN
+    UPDATE task_rollup SET number = number - 1
+    WHERE month = coalesce(strftime('%Y-%m', old.created_at, 'unixepoch'), '') AND difficulty = old.difficulty
+    AND status = old.status;
+END""",
+    """\
+CREATE TRIGGER task_rollup_update AFTER UPDATE OF status, difficulty ON task
+WHEN old.status <> new.status OR old.difficulty <> new.difficulty BEGIN
+    UPDATE task_rollup SET number = number - 1
+    WHERE month = coalesce(strftime('%Y-%m', old.created_at, 'unixepoch'), '') AND difficulty = old.difficulty
+    AND status = old.status;
+    INSERT INTO task_rollup (month, difficulty, status, number)
+    VALUES (coalesce(strftime('%Y-%m', new.created_at, 'unixepoch'), ''), new.difficulty, new.status, 1)
+    ON CONFLICT (month, difficulty, status) DO UPDATE SET number = number + 1;
+END""",
+)
+
+REFILL = (  # after rows came in out of order (an import, a rebuild)
+    "DELETE FROM rollup",
+    "DELETE FROM task_rollup",
+    """\
+INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+)
+SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, sum(attempts), sum(tasks),
+    sum(counted), sum(delivered), sum(saved), sum(false_done), sum(nearly_lost), sum(accepted), sum(rejected),
+    sum(seconds), sum(cost_usd), sum(priced), sum(tokens_input), sum(tokens_output), sum(tokens_cache_read),
+    sum(tokens_cache_write), sum(tokens_reasoning)
+FROM v_measures GROUP BY month, candidate, harness, model, credential, billing, difficulty, outcome""",
+    """\
+INSERT INTO task_rollup (month, difficulty, status, number)
+SELECT coalesce(strftime('%Y-%m', created_at, 'unixepoch'), ''), difficulty, status, count(*)
+FROM task GROUP BY 1, 2, 3""",
+)
+
+HEAD = "0003"  # the newest migration, as Alembic names it
 
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),
     *_TRIGGERS,
+    *_ROLLUP,
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))",
     f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')",

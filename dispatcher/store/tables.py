@@ -71,6 +71,7 @@ class Task(SQLModel, table=True):
         Index("task_path", "brief_path"),
         Index("task_batch", "batch"),
         Index("task_created", "created_at"),
+        Index("task_repository", "repository"),
         _AUTOINCREMENT,
     )
     id: int | None = _id()
@@ -116,6 +117,47 @@ class TaskCount(SQLModel, table=True):
     number: int = _number("tasks in it")
 
 
+class Rollup(SQLModel, table=True):
+    """Sums over ended attempts by month, kept by triggers, so that a report costs the same with a million attempts."""
+
+    __tablename__ = "rollup"
+    month: str = _text("UTC month of the start, YYYY-MM", primary_key=True)
+    candidate: str = _text("entry of models.yaml", primary_key=True)
+    harness: str = _text("the CLI", primary_key=True)
+    model: str = _text("the pinned model id", primary_key=True)
+    credential: str = _text("whose quota or money was spent", primary_key=True)
+    billing: str = _text("free, subscription, credit, metered", primary_key=True)
+    difficulty: str = _text("of the task as it stands", primary_key=True)
+    outcome: str = _text("how the attempts ended", primary_key=True)
+    attempts: int = _number("attempts that ended")
+    tasks: int = _number("of these, the first of their task on this candidate")
+    counted: int = _number("of these, counted against the candidate")
+    delivered: int = _number("tasks that this candidate brought to review")
+    saved: int = _number("of these, by a finish, continue or confirm prompt")
+    false_done: int = _number("the worker said done, git or the checks said otherwise")
+    nearly_lost: int = _number("failed, with work left behind that was kept")
+    accepted: int = _number("tasks accepted whose result came from these")
+    rejected: int = _number("tasks rejected whose result came from these")
+    seconds: float = _real("worker time")
+    cost_usd: float = _real("list price in US dollars, of those that have one")
+    priced: int = _number("attempts whose price is known")
+    tokens_input: int = _number("input tokens")
+    tokens_output: int = _number("output tokens")
+    tokens_cache_read: int = _number("tokens read from the prompt cache")
+    tokens_cache_write: int = _number("tokens written to the prompt cache")
+    tokens_reasoning: int = _number("reasoning tokens")
+
+
+class TaskRollup(SQLModel, table=True):
+    """How many tasks of a month stand in each status, by difficulty; kept by triggers."""
+
+    __tablename__ = "task_rollup"
+    month: str = _text("UTC month in which they were added, YYYY-MM", primary_key=True)
+    difficulty: str = _text("trivial, easy, medium, hard", primary_key=True)
+    status: str = _text("a status", primary_key=True)
+    number: int = _number("tasks")
+
+
 class Dependency(SQLModel, table=True):
     """A task that waits for another one."""
 
@@ -133,6 +175,8 @@ class Attempt(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("task_id", "number", name="attempt_number"),
         Index("attempt_started", "started_at"),
+        Index("attempt_verdict", "verdict", "started_at"),
+        Index("attempt_harness", "harness", "started_at"),
         Index("attempt_outcome", "outcome", "started_at"),
         Index("attempt_candidate", "candidate", "started_at", "outcome"),
         Index("attempt_model", "model", "started_at"),

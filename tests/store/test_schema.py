@@ -96,7 +96,16 @@ def test_every_table_and_column_is_described() -> None:
 
 def test_views_can_be_read_and_not_written(db: Store) -> None:
     views = [row["name"] for row in db.read("SELECT name FROM sqlite_master WHERE type = 'view'")]
-    assert {"v_tasks", "v_attempts", "v_events", "v_holds", "v_checks", "v_reviews", "v_approvals"} == set(views)
+    assert {
+        "v_tasks",
+        "v_attempts",
+        "v_events",
+        "v_holds",
+        "v_checks",
+        "v_reviews",
+        "v_approvals",
+        "v_measures",
+    } == set(views)
     for view in views:
         assert db.read(f"SELECT * FROM {view}") == []
     with pytest.raises(sqlite3.OperationalError, match="cannot modify v_tasks because it is a view"):

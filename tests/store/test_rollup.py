@@ -1,0 +1,114 @@
+"""The sums that reports read are those of the rows, whatever order things happened in."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from dispatcher.store import history, queue, schema
+from dispatcher.store.database import Store
+from dispatcher.task import Billing, Difficulty, OutcomeClass, PromptKind, Status, Usage
+from tests.store.conftest import add
+
+NOW = 1_780_000_000.0
+
+KEYS = "month, candidate, harness, model, credential, billing, difficulty, outcome"
+SUMS = (
+    "attempts, tasks, counted, delivered, saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, "
+    "priced, tokens_input, tokens_output, tokens_cache_read, tokens_cache_write, tokens_reasoning"
+)
+SUMMED = ", ".join(f"sum({name}) AS {name}" for name in SUMS.split(", "))
+WORK = json.dumps({"commits": [{"sha": "a"}], "dirty": [], "elsewhere": []})
+
+
+def rolled(db: Store) -> list[dict[str, object]]:
+    return as_dicts(db, f"SELECT {KEYS}, {SUMS} FROM rollup WHERE attempts <> 0 ORDER BY {KEYS}")
+
+
+def counted(db: Store) -> list[dict[str, object]]:
+    return as_dicts(db, f"SELECT {KEYS}, {SUMMED} FROM v_measures GROUP BY {KEYS} ORDER BY {KEYS}")
+
+
+def as_dicts(db: Store, sql: str) -> list[dict[str, object]]:
+    return [
+        {name: round(value, 6) if isinstance(value, float) else value for name, value in dict(row).items()}
+        for row in db.read(sql)
+    ]
+
+
+def attempt(db: Store, task_id: int, at: float, candidate: str, prompt: PromptKind, **fields: object) -> None:
+    begun = history.begin_attempt(
+        db,
+        task_id=task_id,
+        prompt=prompt,
+        candidate=candidate,
+        harness="opencode",
+        model=f"m/{candidate}",
+        credential="zen",
+        billing=Billing.FREE,
+        folder="/x",
+        marker=f"{task_id}-{at}",
+        started_at=at,
+    )
+    assert history.end_attempt(db, begun.id, at + 1, attempt_fields=fields, task_fields={}, event="ended")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_rollup_is_the_sum_of_the_rows(db: Store, seed: int) -> None:
+    dice = random.Random(seed)
+    for number in range(12):
+        task = add(db, f"t{number}", NOW, difficulty=dice.choice(list(Difficulty)))
+        for _ in range(dice.randrange(5)):
+            attempt(
+                db,
+                task.id,
+                NOW + dice.randrange(100) * 86400,
+                dice.choice("abc"),
+                dice.choice(list(PromptKind)),
+                outcome=dice.choice(list(OutcomeClass)),
+                verdict=dice.choice(["review", "finish", "redispatch", "needs_human"]),
+                counted=dice.random() < 0.5,
+                seconds=dice.choice([None, 12.5]),
+                evidence=dice.choice([None, WORK, "no json"]),
+                usage=Usage(input=dice.choice([None, 7]), cost_usd=dice.choice([None, 0.1])),
+            )
+        for status in dice.choice(
+            [(), ("running", "needs_review", "accepted"), ("running", "needs_review", "rejected", "queued")]
+        ):
+            queue.update(db, task.id, NOW, status=Status(status))
+        if dice.random() < 0.3:
+            queue.update(db, task.id, NOW, difficulty=Difficulty.HARD)
+    db.connection.execute("PRAGMA foreign_keys = OFF")
+    db.connection.execute("DELETE FROM attempt WHERE id = 3")
+    assert rolled(db) == counted(db)
+    tasks = as_dicts(db, "SELECT difficulty, status, number FROM task_rollup WHERE number > 0 ORDER BY 1, 2")
+    assert tasks == as_dicts(db, "SELECT difficulty, status, count(*) AS number FROM task GROUP BY 1, 2 ORDER BY 1, 2")
+    for statement in schema.REFILL:
+        db.connection.execute(statement)
+    assert rolled(db) == counted(db)
+
+
+def test_what_the_measures_mean(db: Store) -> None:
+    """A false "done", a run that failed with a commit in hand, and the finish prompt that saved it."""
+    task = add(db)
+    attempt(db, task.id, NOW, "a", PromptKind.FIRST, outcome=OutcomeClass.COMPLETED, verdict="redispatch")
+    attempt(db, task.id, NOW, "b", PromptKind.FIRST, outcome=OutcomeClass.KILLED, verdict="finish", evidence=WORK)
+    attempt(db, task.id, NOW, "b", PromptKind.FINISH, outcome=OutcomeClass.COMPLETED, verdict="review", seconds=30.0)
+    for status in ("running", "needs_review", "accepted"):
+        queue.update(db, task.id, NOW, status=Status(status))
+    [found] = db.read(
+        "SELECT sum(attempts) AS attempts, sum(tasks) AS tasks, sum(delivered) AS delivered, sum(saved) AS saved, "
+        "sum(false_done) AS false_done, sum(nearly_lost) AS nearly_lost, sum(accepted) AS accepted FROM rollup"
+    )
+    assert dict(found) == {
+        "attempts": 3,
+        "tasks": 2,
+        "delivered": 1,
+        "saved": 1,
+        "false_done": 1,
+        "nearly_lost": 1,
+        "accepted": 1,
+    }
+    assert db.read("SELECT candidate, outcome FROM rollup WHERE accepted = 1")[0]["candidate"] == "b"
