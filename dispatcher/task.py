@@ -362,6 +362,7 @@ class HoldRequest:
     until: float | None
     reason: str
     window: str | None = None  # five_hour, seven_day, day, month, ... as the provider names it
+    stated: bool = False  # the provider named `until`; otherwise it is a guess
 
 
 @record

@@ -16,7 +16,9 @@ PATIENCE = 60.0  # a stated wait up to this long costs less than a new start, wh
 LONGEST_RETRY = 300.0  # a retry that is further away than this is a wait for a person or another day
 
 WAITING_HELPS = frozenset({OutcomeClass.RATE_LIMITED, OutcomeClass.QUOTA_EXHAUSTED})
-HOPELESS = frozenset({OutcomeClass.AUTH, OutcomeClass.BILLING, OutcomeClass.MODEL_NOT_FOUND})  # whatever is retried
+HOPELESS = frozenset(  # whatever is retried
+    {OutcomeClass.AUTH, OutcomeClass.BILLING, OutcomeClass.BILLING_MISMATCH, OutcomeClass.MODEL_NOT_FOUND}
+)
 
 ENDS = {
     SignalKind.RUNAWAY: (EndReason.RUNAWAY, OutcomeClass.RUNAWAY),

@@ -54,6 +54,7 @@ class AttemptSpec:
     candidate: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()  # variables taken out of the worker's environment
+    overage: bool = False  # the credential may pay beyond its subscription
 
 
 def write(spec: AttemptSpec) -> None:
@@ -100,7 +101,9 @@ def _exit_record(values: Mapping[str, Any]) -> ExitRecord:
     known = {name: values[name] for name in (f.name for f in fields(ExitRecord)) if name in values}
     hold = known.get("hold")
     if hold is not None:
-        known["hold"] = HoldRequest(HoldScope(hold["scope"]), hold["until"], hold["reason"], hold.get("window"))
+        known["hold"] = HoldRequest(
+            HoldScope(hold["scope"]), hold["until"], hold["reason"], hold.get("window"), hold.get("stated", False)
+        )
     known["reason"] = _member(EndReason, known["reason"], EndReason.SUPERVISOR_ERROR)
     if known.get("kind") is not None:
         known["kind"] = _member(OutcomeClass, known["kind"], OutcomeClass.UNKNOWN)
