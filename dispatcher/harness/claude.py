@@ -310,7 +310,8 @@ class ClaudeWatch:
         signals = [Signal(SignalKind.MODEL, now, model)]
         if not same_model(self._model, model):
             text = f"{model} answers instead of {self._model}"
-            signals.append(Signal(SignalKind.MISMATCH, now, text, OutcomeClass.MODEL_MISMATCH))
+            hold = HoldRequest(HoldScope.CANDIDATE, None, text)
+            signals.append(Signal(SignalKind.MISMATCH, now, text, OutcomeClass.MODEL_MISMATCH, hold))
         return signals
 
     def _runs_away(self, evidence: str | None, now: float) -> list[Signal]:

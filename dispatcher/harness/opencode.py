@@ -30,7 +30,17 @@ from dispatcher.harness.base import (
 )
 from dispatcher.harness.runaway import Runaway
 from dispatcher.harness.transcript import Settled, Transcript, settle
-from dispatcher.task import Billing, ExitRecord, ModelEvidence, Outcome, OutcomeClass, Tools, Usage
+from dispatcher.task import (
+    Billing,
+    ExitRecord,
+    HoldRequest,
+    HoldScope,
+    ModelEvidence,
+    Outcome,
+    OutcomeClass,
+    Tools,
+    Usage,
+)
 
 PLUGIN = PurePosixPath(__file__).parent / "bridge" / "opencode.js"
 
@@ -295,7 +305,8 @@ class OpencodeWatch:
         signals = [Signal(SignalKind.MODEL, now, model)]
         if model != self._model:
             text = f"{model} was called instead of {self._model}"
-            signals.append(Signal(SignalKind.MISMATCH, now, text, OutcomeClass.MODEL_MISMATCH))
+            hold = HoldRequest(HoldScope.CANDIDATE, None, text)
+            signals.append(Signal(SignalKind.MISMATCH, now, text, OutcomeClass.MODEL_MISMATCH, hold))
         return signals
 
     def _runs_away(self, evidence: str | None, now: float) -> list[Signal]:
