@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, form, json_out, out, table
-from dispatcher.cli.wording import until
+from dispatcher.cli.wording import clock, until
 from dispatcher.errors import BadInput, NotFound
 from dispatcher.store import holds
 from dispatcher.task import HoldScope
@@ -57,9 +57,9 @@ def show_holds(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
     columns = [
         Column("id", "hold", right=True),
         Column("key", "held"),
-        Column("scope", "scope"),
-        Column("until", "until", lambda at: until(at, now), none=until(None, now)),
-        Column("by", "by"),
+        Column("scope", "scope", least=110),
+        Column("until", "until", clock, none="a person lifts it"),
+        Column("by", "by", least=100),
         Column("reason", "reason", wide=True),
     ]
     table(rows, columns, form=form(as_json=as_json, as_csv=as_csv), empty="nothing is on hold")

@@ -6,7 +6,7 @@ import time
 
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, json_out, out, table
-from dispatcher.cli.wording import ago, clock, duration, until
+from dispatcher.cli.wording import ago, clock, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _print(found: Row, now: float) -> None:
         out(f"next try {clock(found['next_wake'])} (in {duration(max(0.0, found['next_wake'] - now))})")
     _section("Running", found["running"], _running_columns(now))
     _section("Needs a person", found["person"], _PERSON_COLUMNS)
-    _section("On hold", found["holds"], _hold_columns(now))
+    _section("On hold", found["holds"], _HOLD_COLUMNS)
 
 
 def _section(title: str, rows: list[Row], columns: list[Column]) -> None:
@@ -68,10 +68,9 @@ _PERSON_COLUMNS = [
 ]
 
 
-def _hold_columns(now: float) -> list[Column]:
-    return [
-        Column("key", "held"),
-        Column("scope", "scope"),
-        Column("until", "until", lambda at: until(at, now), none=until(None, now)),
-        Column("reason", "reason", wide=True),
-    ]
+_HOLD_COLUMNS = [
+    Column("key", "held"),
+    Column("scope", "scope", least=110),
+    Column("until", "until", clock, none="a person lifts it"),
+    Column("reason", "reason", wide=True),
+]
