@@ -441,6 +441,7 @@ class Attempt:
     host: str = ""
     source: Source = Source.TERMINAL
     seconds: float | None = None  # worker time; waiting for a person or a reset does not count
+    billed_usd: float | None = None  # what it really cost; free and subscription: 0 by plan; None: unknown
 
 
 # --- git's side ---------------------------------------------------------------------------------------------------

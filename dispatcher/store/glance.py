@@ -36,7 +36,8 @@ SELECT task_id AS task, number AS attempt, title, task_status AS status, difficu
     coalesce(seconds, ended_at - started_at) AS seconds, candidate, harness, harness_version, model, observed_model,
     model_evidence, credential, billing, prompt, outcome, outcome_reason, verdict, verdict_reason, exit_code,
     end_reason, tokens_input AS input_tokens, tokens_output AS output_tokens, tokens_cache_read AS cache_read_tokens,
-    tokens_cache_write AS cache_write_tokens, cost_usd AS list_price_usd, result_commit, source, folder
+    tokens_cache_write AS cache_write_tokens, cost_usd AS list_price_usd, billed_usd, result_commit,
+    source, folder
 FROM v_attempts WHERE {conditions} ORDER BY id DESC LIMIT ?
 """
 # A walk from name to name over the index of candidates, so that a million attempts are not read.

@@ -186,6 +186,7 @@ def attempt_of(found: sqlite3.Row) -> Attempt:
         host=row["host"],
         source=Source(row["source"]),
         seconds=row["seconds"],
+        billed_usd=row["billed_usd"],
     )
 
 

@@ -145,6 +145,7 @@ CREATE TABLE attempt (
     source TEXT NOT NULL,
     seconds FLOAT,
     checks TEXT,
+    billed_usd FLOAT,
     CONSTRAINT attempt_number UNIQUE (task_id, number),
     FOREIGN KEY(task_id) REFERENCES task (id)
 );
@@ -359,8 +360,8 @@ SELECT a.id, a.task_id, a.number, t.title, t.status AS task_status, t.difficulty
     strftime('%Y-%m-%dT%H:%M:%SZ', a.started_at, 'unixepoch') AS started,
     strftime('%Y-%m-%dT%H:%M:%SZ', a.ended_at, 'unixepoch') AS ended,
     a.seconds, a.tokens_input, a.tokens_output, a.tokens_cache_read, a.tokens_cache_write, a.tokens_reasoning,
-    a.cost_usd, a.detection, a.base_commit, a.result_commit, a.snapshot_ref, a.session_id, a.folder, a.host,
-    a.source, a.notes, a.final_text
+    a.cost_usd, a.billed_usd, a.detection, a.base_commit, a.result_commit, a.snapshot_ref, a.session_id, a.folder,
+    a.host, a.source, a.notes, a.final_text
 FROM attempt a JOIN task t ON t.id = a.task_id;
 CREATE VIEW v_events AS
 SELECT e.id, e.task_id, e.attempt_id, e.at, strftime('%Y-%m-%dT%H:%M:%SZ', e.at, 'unixepoch') AS happened,
@@ -612,7 +613,7 @@ SELECT coalesce(strftime('%Y-%m', created_at, 'unixepoch'), ''), difficulty, sta
 FROM task GROUP BY 1, 2, 3""",
 )
 
-HEAD = "0003"  # the newest migration, as Alembic names it
+HEAD = "0004"  # the newest migration, as Alembic names it
 
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),

@@ -240,6 +240,7 @@ class Attempt(SQLModel, table=True):
     source: str = _text("terminal, cron, batch, import")
     seconds: float | None = _real("worker time; waiting for a person or a reset does not count")
     checks: str | None = _text("JSON: configured, outside_touch, error of the checks; NULL: not run")
+    billed_usd: float | None = _real("what it was billed in US dollars; 0 by plan or free; NULL: unknown")
 
 
 class CheckResult(SQLModel, table=True):
