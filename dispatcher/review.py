@@ -8,6 +8,7 @@ rests, its text is stored as findings of the task that it is about.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from dispatcher.store import queue, reviews
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 FLAG = "review of "
 PRIORITY = 1_000  # somebody waits for it
 LONGEST_DIFF = 150_000  # characters; the copy of the reviewer holds the rest
+
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_REJECTED = "An earlier attempt at this brief was rejected by the person who asked for it:"
+_REJECTED_WORK = (
+    "Work for this brief is in this folder already (`git log`), and the person who asked for it rejected it. Keep what "
+    "is good in it and repair what they say:"
+)
 
 _BRIEF = """\
 ---
@@ -63,6 +71,26 @@ def brief_text(task: Task, body: str, candidate: str, stat: str, diff: str) -> s
     lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in front.items())
     title = " ".join(task.title.split())
     return _BRIEF.format(front=lines, number=task.id, title=title, body=body.strip(), stat=stat, diff=_cut(diff))
+
+
+def follow_up_text(task: Task, note: str) -> str:
+    """The brief of a rejected task again, with the reason, from the commit that was rejected (else from its base).
+
+    Its front matter is written anew as JSON, which is YAML too; what placed it in a chain is left out.
+    """
+    from dispatcher import brief, strict_yaml
+
+    parts = _FRONT.match(task.brief_text)
+    front = strict_yaml.to_plain(strict_yaml.parse(parts[1], file=f"task {task.id}")) if parts and parts[1] else {}
+    assert isinstance(front, dict)
+    kept = {key: value for key, value in front.items() if key not in ("title", "after", "after_accepted")}
+    kept["title"] = f"Follow-up of task {task.id}: {task.title}"
+    if task.result_commit is not None:
+        kept["base"] = task.result_commit
+    head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in kept.items())
+    body = brief.parse(task.brief_text, file=f"task {task.id}").body.strip()
+    there = _REJECTED_WORK if task.result_commit is not None else _REJECTED
+    return f"---\n{head}---\n{body}\n\n## Why this was rejected\n\n{there}\n\n{note.strip()}\n"
 
 
 def _cut(diff: str) -> str:

@@ -59,7 +59,7 @@ def run_queue(
             max_tasks=max_tasks,
             watch=watch,
             source=source_of_run(),
-            say=None if quiet else _say,
+            say=None if quiet else say,
             until=end,
             notify=("/bin/sh", "-c", notify) if notify else None,
             tell=_tell,
@@ -90,7 +90,7 @@ def _tell(text: str) -> None:
     note(f"{time.strftime('%H:%M:%S')} {clean(text)}")
 
 
-def _say(task: Task, attempt: Attempt | None, text: str) -> None:
+def say(task: Task, attempt: Attempt | None, text: str) -> None:
     who = f" [{clean(attempt.candidate)}]" if attempt is not None else ""
     note(f"{time.strftime('%H:%M:%S')} task {task.id}{who}: {clean(text)}")
 

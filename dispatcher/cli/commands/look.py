@@ -21,6 +21,14 @@ def status(home: Home = None, as_json: Json = False) -> None:
     show_status(home, as_json=as_json)
 
 
+@app.command("ready", rich_help_panel=LOOK)
+def ready(home: Home = None, as_json: Json = False, as_csv: Csv = False) -> None:
+    """What can run now, and what other tasks wait for."""
+    from dispatcher.cli.ready import show_ready
+
+    show_ready(home, as_json=as_json, as_csv=as_csv)
+
+
 @app.command("show", rich_help_panel=LOOK)
 def show(
     task: TaskId,

@@ -1,0 +1,75 @@
+"""`ready`: what can run now, and what each other task waits for."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from dispatcher import scheduler
+from dispatcher.cli import home
+from dispatcher.cli.render import Column, form, table
+from dispatcher.cli.wording import until
+from dispatcher.store import queue
+from dispatcher.task import Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dispatcher.store import Store
+
+_ON_ITS_WAY = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING})
+
+COLUMNS = (
+    Column("id", "task", right=True),
+    Column("state", "state"),
+    Column("why", "why", wide=True),
+    Column("title", "title", wide=True),
+)
+
+
+def show_ready(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
+    config = home.configured(explicit)
+    now = time.time()
+    with home.existing(explicit) as store:
+        rows = [_row(store, planned, now) for planned in scheduler.plan(config, store, now, os.environ)]
+    rows.sort(key=lambda row: row["state"] != "ready")  # stable: by number within
+    table(rows, COLUMNS, form=form(as_json=as_json, as_csv=as_csv), empty="nothing is queued")
+
+
+def waits_for(store: Store, task_id: int) -> list[str]:
+    """One sentence for each task that this one still waits for; a failed one is named with its reason."""
+    return [_sentence(store, blocker) for blocker in queue.blockers(store, task_id)]
+
+
+def _sentence(store: Store, blocker: queue.Blocker) -> str:
+    needed = queue.get(store, blocker.task_id)
+    if needed.status in _ON_ITS_WAY:
+        return f"waits for task {needed.id} ({needed.status})"
+    if needed.status is Status.NEEDS_REVIEW:
+        return f"waits for task {needed.id} to be accepted (dispatcher review {needed.id})"
+    return f"task {needed.id}, which it comes after, is {needed.status}: {needed.status_reason}"
+
+
+def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, Any]:
+    task, plan = planned.task, planned.plan
+    blocked = waits_for(store, task.id)
+    if blocked:
+        state, why = "blocked", "; ".join(blocked)
+    elif task.not_before is not None and task.not_before > now:
+        state, why = "waiting", f"{task.status_reason or plan.reason}, {until(task.not_before, now)}"
+    elif not plan.choices:
+        when = f", {until(plan.earliest, now)}" if plan.earliest is not None else ""
+        state, why = "waiting", plan.reason + when
+    else:
+        state, why = "ready", f"would go to {plan.choices[0].candidate.name}"
+    return {
+        "id": task.id,
+        "state": state,
+        "why": why,
+        "title": task.title,
+        "status": str(task.status),
+        "batch": task.batch,
+        "candidate": plan.choices[0].candidate.name if plan.choices and state == "ready" else None,
+        "needs": [blocker.task_id for blocker in queue.blockers(store, task.id)],
+    }
