@@ -423,34 +423,12 @@ FROM attempt a CROSS JOIN task t ON t.id = a.task_id
 WHERE a.ended_at IS NOT NULL;
 """
 
-# The rollup holds the sums of `v_measures` by month, kept by the transaction that changes an attempt or its task: a row
-# leaves with its old values and enters with its new ones. `store.figures` adds it up for reports.
-_ROLLUP = (
+# The rollup holds the sums of `v_measures` by month, kept by the transaction that changes an attempt or a task: before
+# the change the rows of the task leave with their old values, after it they enter with their new ones (one attempt can
+# change what another one counts for). `store.figures` adds it up for reports.
+ROLLUP = (
     """\
-CREATE TRIGGER rollup_attempt_insert AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
-    INSERT INTO rollup (
-    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
-    tokens_cache_read, tokens_cache_write, tokens_reasoning
-    ) SELECT
-    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
-    tokens_cache_read, tokens_cache_write, tokens_reasoning
-    FROM v_measures WHERE id = new.id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
-        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
-        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
-        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
-        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
-        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
-        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
-        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
-        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
-        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
-        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
-END""",
-    """\
-CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
@@ -459,7 +437,7 @@ CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at I
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
     -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
-    FROM v_measures WHERE id = old.id
+    FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
@@ -473,7 +451,7 @@ CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at I
         tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
 END""",
     """\
-CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS NOT NULL BEGIN
+CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
@@ -482,7 +460,7 @@ CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
-    FROM v_measures WHERE id = new.id
+    FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
@@ -496,7 +474,8 @@ CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS
         tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
 END""",
     """\
-CREATE TRIGGER rollup_attempt_delete BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+CREATE TRIGGER rollup_attempt_update_before BEFORE UPDATE ON attempt
+WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
@@ -505,7 +484,77 @@ CREATE TRIGGER rollup_attempt_delete BEFORE DELETE ON attempt WHEN old.ended_at 
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
     -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
-    FROM v_measures WHERE id = old.id
+    FROM v_measures WHERE task_id = old.task_id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_update_after AFTER UPDATE ON attempt
+WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE task_id = new.task_id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
+    FROM v_measures WHERE task_id = old.task_id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
@@ -618,7 +667,7 @@ HEAD = "0004"  # the newest migration, as Alembic names it
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),
     *_TRIGGERS,
-    *_ROLLUP,
+    *ROLLUP,
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))",
     f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')",

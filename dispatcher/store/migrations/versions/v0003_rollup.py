@@ -117,30 +117,7 @@ FROM task GROUP BY 1, 2, 3""",
 
 TRIGGERS = (
     """\
-CREATE TRIGGER rollup_attempt_insert AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
-    INSERT INTO rollup (
-    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
-    tokens_cache_read, tokens_cache_write, tokens_reasoning
-    ) SELECT
-    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
-    tokens_cache_read, tokens_cache_write, tokens_reasoning
-    FROM v_measures WHERE id = new.id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
-        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
-        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
-        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
-        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
-        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
-        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
-        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
-        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
-        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
-        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
-END""",
-    """\
-CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
@@ -149,7 +126,7 @@ CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at I
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
     -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
-    FROM v_measures WHERE id = old.id
+    FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
@@ -163,7 +140,7 @@ CREATE TRIGGER rollup_attempt_leave BEFORE UPDATE ON attempt WHEN old.ended_at I
         tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
 END""",
     """\
-CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS NOT NULL BEGIN
+CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
@@ -172,7 +149,7 @@ CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
-    FROM v_measures WHERE id = new.id
+    FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
@@ -186,7 +163,8 @@ CREATE TRIGGER rollup_attempt_enter AFTER UPDATE ON attempt WHEN new.ended_at IS
         tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
 END""",
     """\
-CREATE TRIGGER rollup_attempt_delete BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+CREATE TRIGGER rollup_attempt_update_before BEFORE UPDATE ON attempt
+WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
@@ -195,7 +173,77 @@ CREATE TRIGGER rollup_attempt_delete BEFORE DELETE ON attempt WHEN old.ended_at 
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
     -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
-    FROM v_measures WHERE id = old.id
+    FROM v_measures WHERE task_id = old.task_id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_update_after AFTER UPDATE ON attempt
+WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE task_id = new.task_id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
+    FROM v_measures WHERE task_id = old.task_id
+    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+        attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
+        counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
+        saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
+        nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
+        rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
+        cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
+        tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
+        tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
+        tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning;
+END""",
+    """\
+CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
+    INSERT INTO rollup (
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    ) SELECT
+    month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    tokens_cache_read, tokens_cache_write, tokens_reasoning
+    FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
