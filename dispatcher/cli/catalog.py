@@ -12,8 +12,9 @@ QUEUE = "Queue and run"
 LOOK = "Look"
 STEER = "Steer"
 ROSTER = "Models and holds"
+CARE = "By the clock, and cleaning up"
 
-GROUPS = (START, QUEUE, LOOK, STEER, ROSTER)
+GROUPS = (START, QUEUE, LOOK, STEER, ROSTER, CARE)
 
 
 class Entry(NamedTuple):
@@ -47,6 +48,9 @@ COMMANDS = (
     Entry("holds", "roster", ROSTER, "What is on hold, until when, and why."),
     Entry("hold", "roster", ROSTER, "Keep a candidate, credential or provider from use."),
     Entry("release", "roster", ROSTER, "Lift a hold."),
+    Entry("cron", "care", CARE, "Start run by the clock: install, show or remove."),
+    Entry("prune", "care", CARE, "Remove old logs and finished copies; never unsaved work."),
+    Entry("bug-report", "care", CARE, "Pack one task into an archive, keys taken out."),
 )
 
 BY_NAME = {entry.name: entry for entry in COMMANDS}

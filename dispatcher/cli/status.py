@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Row = dict[str, "Any"]
 
 _ORDER = ("running", "queued", "waiting", "awaiting_approval", "needs_human", "needs_review", "paused", "failed")
-_NOTHING: Row = {"counts": {}, "running": [], "person": [], "holds": [], "next_wake": None}
+_NOTHING: Row = {"counts": {}, "running": [], "person": [], "holds": [], "next_wake": None, "last_success": []}
+_NOTHING |= {"last_run": None, "schedule": None, "next_tick": None}
 
 
 def show_status(explicit: Path | None, *, as_json: bool) -> None:
@@ -28,6 +29,10 @@ def show_status(explicit: Path | None, *, as_json: bool) -> None:
 
         with home.opened(folder) as store:
             found |= glance.status(store, now)
+    if found["schedule"]:
+        from dispatcher.cron import next_tick
+
+        found["next_tick"] = next_tick(found["schedule"], now)
     if as_json:
         return json_out(found)
     return _print(found, now)
@@ -39,9 +44,14 @@ def _print(found: Row, now: float) -> None:
     out(f"{clean(found['home'])}: {', '.join(shown) if shown else 'nothing queued yet (dispatcher add BRIEF)'}")
     if found["next_wake"] is not None:
         out(f"next try {clock(found['next_wake'])} (in {duration(max(0.0, found['next_wake'] - now))})")
+    if found["last_run"] is not None:
+        out(f"last run {ago(found['last_run']['at'], now)}, from {clean(found['last_run']['source'])}")
+    if found["next_tick"] is not None:
+        out(f"next run by cron {clock(found['next_tick'])} (in {duration(max(0.0, found['next_tick'] - now))})")
     _section("Running", found["running"], _running_columns(now))
     _section("Needs a person", found["person"], _PERSON_COLUMNS)
     _section("On hold", found["holds"], _HOLD_COLUMNS)
+    _section("Last success", found["last_success"], _success_columns(now))
 
 
 def _section(title: str, rows: list[Row], columns: list[Column]) -> None:
@@ -58,6 +68,10 @@ def _running_columns(now: float) -> list[Column]:
         Column("since", "since", lambda at: ago(at, now)),
         Column("title", "title", wide=True),
     ]
+
+
+def _success_columns(now: float) -> list[Column]:
+    return [Column("candidate", "candidate"), Column("at", "last success", lambda at: ago(at, now), none="never")]
 
 
 _PERSON_COLUMNS = [

@@ -1,0 +1,161 @@
+"""`prune`: old logs, finished copies whose work is on a ref, and old refs after asking. Never anything else.
+
+What may go is named here from the rows, and looked at again on the disk: a path that is not exactly where this program
+puts it is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dispatcher import strict_yaml
+from dispatcher.cli import home
+from dispatcher.cli.render import Column, clean, note, out, table
+from dispatcher.cli.wording import size
+from dispatcher.errors import BadInput, DispatcherError
+from dispatcher.repository import copies, delivery
+from dispatcher.store import history, locks, queue
+from dispatcher.task import TERMINAL, Task
+
+if TYPE_CHECKING:
+    from dispatcher.config import Config
+    from dispatcher.store import Store
+
+_BESIDE_A_COPY = ("tmp", "home")  # what a task has there for itself
+
+
+class Item(NamedTuple):
+    """One thing that may go. `remove` raises DispatcherError when it must stay after all."""
+
+    kind: str
+    task: int | None
+    what: str
+    octets: int
+    remove: Callable[[], None]
+
+
+def prune_home(explicit: Path | None, *, older: str, refs: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+    seconds = strict_yaml.duration(older)
+    if seconds is None:
+        raise BadInput(f"{older!r} is no duration", hint="write it like 30d or 12h")
+    config = home.configured(explicit)
+    before = time.time() - seconds
+    with home.existing(explicit) as store:
+        done = [t for t in queue.tasks(store, status=tuple(TERMINAL)) if t.updated_at < before]
+        done = [task for task in done if not history.open_attempts(store, task.id)]
+        items = [*_logs(config, done), *_copies(config, done)]
+        if refs:
+            items += _asked(_refs(store, done, before), yes=yes or dry_run)
+        if not dry_run:
+            locks.clean(config.home / "logs")
+    gone = items if dry_run else [item for item in items if _removed(item)]
+    rows = [{"kind": i.kind, "task": i.task, "what": i.what, "bytes": i.octets} for i in gone]
+    columns = [Column("kind", "kind"), Column("task", "task", right=True), Column("bytes", "size", size, right=True)]
+    table(
+        rows, [*columns, Column("what", "what", wide=True)], form="json" if as_json else "auto", empty="nothing to do"
+    )
+    if not as_json and rows:
+        out(f"{'would free' if dry_run else 'freed'} {size(sum(i.octets for i in gone))}")
+
+
+def _removed(item: Item) -> bool:
+    try:
+        item.remove()
+    except (DispatcherError, OSError) as error:
+        note(f"kept: {clean(str(error))}")
+        return False
+    return True
+
+
+def _logs(config: Config, done: list[Task]) -> Iterator[Item]:
+    logs = config.home / "logs"
+    for task in done:
+        folder = logs / str(task.id)
+        if folder.is_dir() and not folder.is_symlink():
+            yield Item("logs", task.id, str(folder), _size(folder), _tree_remover(folder))
+
+
+def _copies(config: Config, done: list[Task]) -> Iterator[Item]:
+    for task in done:
+        if task.copy_path is None:
+            continue
+        copy = Path(task.copy_path)
+        mine = copy.is_relative_to(config.copies_root) and copy.parent.name == str(task.id)
+        if mine and copy.is_dir() and not copy.is_symlink():
+            yield Item("copy", task.id, str(copy), _size(copy.parent), _copy_remover(copy, task))
+
+
+def _copy_remover(copy: Path, task: Task) -> Callable[[], None]:
+    def remove() -> None:
+        if task.repository is not None:
+            copies.remove(copy, Path(task.repository))
+        elif any(copy.iterdir()):
+            raise BadInput(f"{copy} belongs to no repository and is not empty")
+        else:
+            copy.rmdir()
+        for name in _BESIDE_A_COPY:
+            if (copy.parent / name).is_dir():
+                copies.delete_tree(copy.parent / name)
+        if not any(copy.parent.iterdir()):
+            copy.parent.rmdir()
+
+    return remove
+
+
+def _refs(store: Store, done: list[Task], before: float) -> Iterator[Item]:
+    """Only those of tasks that this home knows and that have ended; two homes may share a repository."""
+    numbers = {str(task.id): task for task in done}
+    for target in sorted({task.repository for task in done if task.repository}):
+        if not Path(target).is_dir():
+            continue
+        for ref in delivery.kept(Path(target)):
+            task = numbers.get(ref.ref.split("/")[2])
+            if task is not None and task.repository == target and ref.at < before and _ours(store, task, ref.sha):
+                yield Item("ref", task.id, f"{target} {ref.ref}", 0, _ref_remover(Path(target), ref))
+
+
+def _ours(store: Store, task: Task, sha: str) -> bool:
+    """Whether this home's own rows name the commit: task numbers of another home are the same numbers."""
+    for attempt in history.attempts(store, task.id):
+        if sha in (attempt.result_commit, attempt.base_commit) or (attempt.evidence and sha in attempt.evidence):
+            return True
+    return False
+
+
+def _ref_remover(target: Path, ref: delivery.Kept) -> Callable[[], None]:
+    return lambda: delivery.release_ref(target, ref)
+
+
+def _asked(items: Iterator[Item], *, yes: bool) -> list[Item]:
+    found = list(items)
+    if not found or yes:
+        return found
+    if not sys.stdin.isatty():
+        note(f"{len(found)} refs are kept: nobody is here to be asked (--yes removes them)")
+        return []
+    for item in found:
+        note(clean(item.what))
+    import typer
+
+    sure = typer.confirm(f"Remove these {len(found)} refs? Work that is on no branch is lost", default=False, err=True)
+    return found if sure else []
+
+
+def _tree_remover(folder: Path) -> Callable[[], None]:
+    return lambda: copies.delete_tree(folder)
+
+
+def _size(folder: Path) -> int:
+    return sum(_bytes(os.path.join(place, name)) for place, _, names in os.walk(folder) for name in names)
+
+
+def _bytes(path: str) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except OSError:
+        return 0
