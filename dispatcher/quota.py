@@ -27,6 +27,8 @@ class Totals:
     attempts: float = 0.0
     minutes: float = 0.0
     since: float | None = None
+    billed: float | None = None  # what was really paid; `usd` is the list price
+    unpriced: int = 0  # attempts whose price nobody told: `usd` is then a lower bound
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,20 @@ def over_budget(credential: Credential, spend: Spend, now: float) -> tuple[str, 
         until = line.ends if line.ends > now else now + _LOOK_AGAIN
         if worst is None or until > worst[1]:
             used = f"{_amount(line.measure, line.used)} of {_amount(line.measure, line.limit)}"
-            worst = f"budget of {credential.name} used up: {used} in this {_window_name(line.window)}", until
+            gone = f"{line.share_gone:.0%} of it gone"
+            worst = f"budget of {credential.name} used up: {used} in this {_window_name(line.window)}, {gone}", until
     return worst
+
+
+def billed(billing: Billing, list_price: float | None, *, known: bool = True) -> float | None:
+    """What an attempt was charged, as far as anybody can tell.
+
+    Free and subscription runs cost nothing beyond the plan; `known` False (the plan was exceeded, or other money than
+    the credential's was spent) makes that unknown. Keys and credit pay the list price; an unknown one stays unknown.
+    """
+    if not known:
+        return None
+    return 0.0 if billing in (Billing.FREE, Billing.SUBSCRIPTION) else list_price
 
 
 def over_total(budget: Budget, used: Totals) -> str | None:
