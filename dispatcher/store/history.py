@@ -296,6 +296,33 @@ def outcomes_of(store: Store, candidate: str, limit: int) -> list[OutcomeClass]:
     return [OutcomeClass(row["outcome"]) for row in rows]
 
 
+def failures_in_a_row(store: Store, candidate: str, limit: int, since: float = 0.0) -> int:
+    """Attempts that counted against a candidate, back to its newest success; at most `limit` are looked at.
+
+    Quota events, a dead network and the like are neither: they break no row. `since` forgets what ended before.
+    """
+    rows = store.read(
+        "SELECT counted FROM attempt WHERE candidate = ? AND (counted = 1 OR outcome = 'completed') AND ended_at > ? "
+        "ORDER BY started_at DESC LIMIT ?",
+        (candidate, since, limit),
+    )
+    return next((number for number, row in enumerate(rows) if not row["counted"]), len(rows))
+
+
+def last_ends(store: Store, candidates: Iterable[str]) -> dict[str, tuple[OutcomeClass, float]]:
+    """How the newest ended attempt of each candidate ended, and when."""
+    found = {}
+    for name in candidates:
+        row = store.first(
+            "SELECT outcome, ended_at FROM attempt WHERE candidate = ? AND outcome IS NOT NULL "
+            "ORDER BY started_at DESC LIMIT 1",
+            (name,),
+        )
+        if row is not None:
+            found[name] = OutcomeClass(row["outcome"]), row["ended_at"]
+    return found
+
+
 def last_success(store: Store) -> dict[str, float]:
     """Per candidate, when its newest completed attempt ended."""
     return {row["candidate"]: row["at"] for row in store.read(_LAST_SUCCESS) if row["at"] is not None}
@@ -324,6 +351,11 @@ SELECT sum(cost_usd) AS usd, count(*) AS attempts, coalesce(sum(seconds), 0) / 6
         + coalesce(tokens_cache_write, 0) + coalesce(tokens_reasoning, 0)), 0) AS tokens
 FROM attempt WHERE credential = ? AND started_at >= ?
 """
+_SPENT_BY_TASK = _SPENT.replace("credential = ? AND started_at >= ?", "task_id = ?")
+_PAID = """
+SELECT sum(billed_usd) AS billed, sum(ended_at IS NOT NULL AND cost_usd IS NULL) AS unpriced
+FROM attempt WHERE credential = ? AND started_at >= ?
+"""
 
 
 def spend(store: Store, now: float) -> Spend:
@@ -341,6 +373,17 @@ def spend(store: Store, now: float) -> Spend:
             for name in _credentials(store)
         },
     )
+
+
+def task_spend(store: Store, task_id: int) -> quota.Totals:
+    """What all attempts of a task have used."""
+    return _totals(store.read(_SPENT_BY_TASK, (task_id,))[0])
+
+
+def paid(store: Store, credential: str, since: float) -> tuple[float | None, int]:
+    """Money really paid with a credential (None: unknown), and how many of its ended attempts have no price."""
+    row = store.read(_PAID, (credential, since))[0]
+    return row["billed"], row["unpriced"] or 0
 
 
 def _totals(row: sqlite3.Row) -> quota.Totals:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dispatcher.errors import NotFound
 from dispatcher.store.database import Store, Transaction
 from dispatcher.store.queue import BY
@@ -119,10 +121,23 @@ def clear_short(store: Store, candidate: Candidate, now: float) -> int:
     return len(found)
 
 
-def hits(store: Store, scope: HoldScope, key: str, since: float) -> int:
-    """How often this thing was put on hold since then; repeated hits lengthen a guess."""
+def hits(store: Store, scope: HoldScope, key: str, since: float, *, before: float = math.inf) -> int:
+    """How often a run put this thing on hold since then; repeated hits lengthen a guess.
+
+    `before` is when the attempt that hits it now began: workers that met the same limit side by side are one hit.
+    """
     row = store.first(
-        "SELECT count(*) AS number FROM hold WHERE scope = ? AND key = ? AND created_at >= ?",
-        (str(scope), clean(key, MAX_LINE), since),
+        "SELECT count(*) AS number FROM hold WHERE scope = ? AND key = ? AND created_at >= ? AND created_at <= ? "
+        "AND actor = ?",
+        (str(scope), clean(key, MAX_LINE), since, before, BY),
     )
     return 0 if row is None else int(row["number"])
+
+
+def last_release(store: Store, scope: HoldScope, key: str) -> float:
+    """When a person last lifted a hold of this thing; 0 when nobody did."""
+    row = store.first(
+        "SELECT max(lifted_at) AS at FROM hold WHERE scope = ? AND key = ? AND lifted_by NOT IN ('replaced', 'success')",
+        (str(scope), clean(key, MAX_LINE)),
+    )
+    return 0.0 if row is None or row["at"] is None else float(row["at"])
