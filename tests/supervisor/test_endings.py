@@ -184,7 +184,18 @@ def launch_without_groups(monkeypatch: pytest.MonkeyPatch, folder: Path, grouped
 
 
 def test_a_worker_may_clean_up_before_it_is_killed(attempt: Attempt) -> None:
-    attempt.write("trap 'echo cleaned; exit 5' TERM; echo up > $F/ready; while :; do sleep 0.1; done", grace=30.0)
+    script = """
+import os, signal, sys, time
+def clean(*_):
+    print("cleaned")
+    sys.exit(5)
+signal.signal(signal.SIGTERM, clean)
+with open(os.environ["F"] + "/ready", "w") as file:
+    file.write("up\\n")
+while True:
+    time.sleep(0.1)
+"""
+    attempt.write((PYTHON, "-c", script, attempt.token), grace=30.0)
     attempt.launch()
     attempt.ready()
     client.send(attempt.folder, {"do": "cancel", "by": "ada"})
