@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from dispatcher.cli import home, places
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound
 from dispatcher.store import queue
-from dispatcher.task import Expect, Source
+from dispatcher.task import Expect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,14 +146,9 @@ def read(source: Path | None, config: Config, repo: str | None) -> Ready:
         difficulty_reason=reason,
         expect=brief.expect,
         priority=brief.priority,
-        source=source_of_run(),
+        source=home.source(),
     )
     return Ready(new, label, brief.after, brief.after_accepted)
-
-
-def source_of_run() -> Source:
-    """cron gives a job neither a terminal nor TERM."""
-    return Source.TERMINAL if "TERM" in os.environ else Source.CRON
 
 
 def _text(source: Path | None, label: str) -> str:

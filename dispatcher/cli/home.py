@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dispatcher.config import Config
     from dispatcher.store import Store
+    from dispatcher.task import Source
 
 
 def find(explicit: Path | None) -> Path:
@@ -66,6 +67,13 @@ def person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
+
+
+def source() -> Source:
+    """Who started this: cron gives a job neither a terminal nor TERM."""
+    from dispatcher.task import Source
+
+    return Source.TERMINAL if "TERM" in os.environ else Source.CRON
 
 
 def _here() -> Path:

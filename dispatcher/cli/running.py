@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher import scheduler
 from dispatcher.cli import home
-from dispatcher.cli.adding import add_new, source_of_run
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.errors import BadInput
@@ -47,7 +46,7 @@ def run_queue(
     require_trust(config.home)
     end = deadline(time.time(), until_clock, max_minutes)
     with home.opened(config.home) as store:
-        all_read = add_new(add, config, store, batch) if add else True
+        all_read = _add(add, config, store, batch)
         if task_id is not None:
             queue.get(store, task_id)  # a wrong number is an error, not an empty queue
         if dry_run:
@@ -58,7 +57,7 @@ def run_queue(
             task_id=task_id,
             max_tasks=max_tasks,
             watch=watch,
-            source=source_of_run(),
+            source=home.source(),
             say=None if quiet else say,
             until=end,
             notify=("/bin/sh", "-c", notify) if notify else None,
@@ -67,6 +66,15 @@ def run_queue(
         summary = scheduler.run(config, store, logs_dir(config.home), options)
     _report(summary, as_json=as_json)
     return summary.exit_code or (0 if all_read else _WRONG_INPUT)
+
+
+def _add(names: Sequence[str], config: Config, store: Store, batch: str | None) -> bool:
+    """Reading briefs is imported only when there are some to read."""
+    if not names:
+        return True
+    from dispatcher.cli.adding import add_new
+
+    return add_new(names, config, store, batch)
 
 
 def deadline(now: float, until_clock: str | None, max_minutes: int | None) -> float | None:

@@ -11,6 +11,8 @@ import pytest
 
 from dispatcher.cli.entry import main
 
+ROOT = Path(__file__).resolve().parents[2]
+
 MODELS = """\
 credentials:
   zen: {billing: free}
@@ -49,6 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(name, str(tmp_path / "user" / name.lower()))
     monkeypatch.setenv("DISPATCHER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for commands in a process of their own, installed or not
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "models.yaml").write_text(MODELS, encoding="utf-8")
