@@ -65,7 +65,7 @@ class Match:
     names: frozenset[str] = frozenset()  # error_name
     words: frozenset[str] = frozenset()  # api_error, error, terminal_reason, subtype or action
     statuses: frozenset[int] = frozenset()
-    text: re.Pattern[str] | None = None
+    text: str = ""  # a pattern; compiled when a failure is read for the first time
     rejected: bool = False  # claude's rate_limit_event says rejected, and names a window or a reset
 
 
@@ -109,7 +109,7 @@ def _status(*values: int) -> Match:
 
 
 def _text(pattern: str) -> Match:
-    return Match(text=re.compile(pattern, re.I))
+    return Match(text=pattern)
 
 
 _Q, _R = OutcomeClass.QUOTA_EXHAUSTED, OutcomeClass.RATE_LIMITED
@@ -225,7 +225,7 @@ TABLE: tuple[Row, ...] = (
         (_text(
             r"issue with the selected model|ProviderModelNotFoundError|model not found|model \S+ is not supported|"
             r"model is disabled|not deployed|does not exist or you do not have access to it|no endpoints found for|"
-            r"unknown model\b|is not a valid model"
+            r"unknown model\b|is not a valid model|provider \S+ (is )?not supported"
         ),),
         "the model does not exist or is not offered to this account", _PERSON,
         "claude 2.1 404; opencode ProviderModelNotFoundError (only its ERROR log says so)",
@@ -447,11 +447,10 @@ def _fits(match: Match, channel: ErrorChannel, texts: tuple[str, ...]) -> str | 
         if channel.status not in match.statuses:
             return None
         proofs.append(f"status {channel.status}")
-    if match.text is not None:
-        line = next((text for text in texts if match.text.search(text)), None)
-        if line is None:
-            return None
-        return _around(line, match.text)
+    if match.text:
+        hits = (found for text in texts if (found := re.search(match.text, text, re.I)))
+        place = next(hits, None)
+        return None if place is None else _around(place)
     said = next(iter(texts), "")
     return ", ".join(proofs) + (f": {said}" if said else "")
 
@@ -470,13 +469,10 @@ def _texts(channel: ErrorChannel) -> Iterator[str]:
             yield resets.normalise(text[:_TEXT_LIMIT])
 
 
-def _around(line: str, pattern: re.Pattern[str]) -> str:
+def _around(match: re.Match[str]) -> str:
     """The line, or the part of a long one that holds the match."""
-    if len(line) <= PROOF_LIMIT:
-        return line
-    match = pattern.search(line)
-    start = max(0, (match.start() if match else 0) - PROOF_LIMIT // 2)
-    return line[start : start + PROOF_LIMIT]
+    start = 0 if len(match.string) <= PROOF_LIMIT else max(0, match.start() - PROOF_LIMIT // 2)
+    return match.string[start : start + PROOF_LIMIT]
 
 
 def window_rejected(info: Mapping[str, object] | None) -> bool:

@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from email.utils import parsedate_to_datetime
-from zoneinfo import ZoneInfo
 
 CAP = 8 * 86400.0  # a weekly limit and a day of slack; a longer one is simply asked again after that
 SOON = 60.0  # the wait after a reset that has just passed
@@ -44,7 +42,7 @@ _UNIT_WORD = (
     r"weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|milliseconds?|ms|m|seconds?|secs?|s|"
     r"секунд\w*|segundos?|secondes?|sekunden?|秒"
 )
-_PART = re.compile(rf"(\d{{1,9}}(?:\.\d{{1,6}})?)\s*({_UNIT_WORD})(?![a-z])", re.I)
+_PART = rf"(\d{{1,9}}(?:\.\d{{1,6}})?)\s*({_UNIT_WORD})(?![a-z])"
 _DURATION = (
     rf"(?P<duration>\d{{1,9}}(?:\.\d{{1,6}})?\s*(?:{_UNIT_WORD})(?![a-z])"
     rf"(?:[\s,]*(?:and\s+)?\d{{1,9}}(?:\.\d{{1,6}})?\s*(?:{_UNIT_WORD})(?![a-z]))*)"
@@ -56,33 +54,31 @@ _CUE = (
 _ZONE = r"(?:\s*\(\s*(?P<zone>[A-Za-z][A-Za-z0-9_+\-/ ]{0,40}?)\s*\)|\s+(?P<letters>[A-Z]{1,4}T?C?)\b)?"
 _TIME = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?(?::\d{2})?\s*(?P<half>[ap])?\.?(?(half)m\b\.?)"
 
-_PIPE = re.compile(r"\|\s*(\d{10,13})\b")
-_AT_FIELD = re.compile(r"[\"']?\bresets?_?at[\"']?\s*[:=]\s*[\"']?(\d{10,13})\b", re.I)
-_IN_FIELD = re.compile(
+_PIPE = r"\|\s*(\d{10,13})\b"
+_AT_FIELD = r"[\"']?\bresets?_?at[\"']?\s*[:=]\s*[\"']?(\d{10,13})\b"
+_IN_FIELD = (
     r"[\"']?\b(?:resets?_?in_?(?:seconds|secs)?|retry[-_]?after(?:[-_]seconds)?)[\"']?\s*[:=]\s*[\"']?(\d{1,9}(?:\.\d+)?)\b"
-    r"(?!\s*(?:m|h|d))",
-    re.I,
+    r"(?!\s*(?:m|h|d))"
 )
-_ISO = re.compile(
+_ISO = (
     rf"{_CUE}\D{{0,24}}?(?P<year>\d{{4}})-(?P<month>\d{{2}})-(?P<day>\d{{2}})[T ](?P<hour>\d{{2}}):(?P<minute>\d{{2}})"
-    r"(?::(?P<second>\d{2})(?:\.\d+)?)?\s*(?P<offset>Z\b|[+-]\d{2}:?\d{2})?" + _ZONE,
-    re.I,
+    r"(?::(?P<second>\d{2})(?:\.\d+)?)?\s*(?P<offset>Z\b|[+-]\d{2}:?\d{2})?" + _ZONE
 )
-_MONTH_DAY = re.compile(
+_MONTH_DAY = (
     rf"{_CUE}\s*(?:at|on|after)?\s*(?P<month>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
-    rf"(?:,?\s+(?P<year>20\d{{2}}))?(?:,?\s*(?:at\s+)?{_TIME})?{_ZONE}",
-    re.I,
+    rf"(?:,?\s+(?P<year>20\d{{2}}))?(?:,?\s*(?:at\s+)?{_TIME})?{_ZONE}"
 )
-_WEEKDAY = re.compile(
-    rf"{_CUE}\s*(?:at|on)?\s*(?P<weekday>{'|'.join(_DAYS)})[a-z]{{0,6}},?\s*(?:at\s+)?{_TIME}{_ZONE}", re.I
-)
-_CLOCK = re.compile(rf"{_CUE}\s*(?:at|after)?\s*{_TIME}{_ZONE}", re.I)
-_RELATIVE = re.compile(rf"{_CUE}\s*(?:again\s*)?(?:in|after|for)?\s*[~≈:]?\s*{_DURATION}", re.I)
-_BARE_SECONDS = re.compile(
-    r"retry(?:ing)?\s*(?:in|after)\s*[~≈:]?\s*(\d{1,9}(?:\.\d+)?)(?![\d:.])(?!\s*(?:am|pm)\b)", re.I
-)
-_FOREIGN_SECONDS = re.compile(r"\b(\d{2,7})\s*(?:秒|секунд\w*|segundos?|secondes?|sekunden?)", re.I)
-_UNDER_A_MINUTE = re.compile(rf"{_CUE}\s*in\s*(?:less than|under|about)\s*(?:a|one|1)\s*minute", re.I)
+_WEEKDAY = rf"{_CUE}\s*(?:at|on)?\s*(?P<weekday>{'|'.join(_DAYS)})[a-z]{{0,6}},?\s*(?:at\s+)?{_TIME}{_ZONE}"
+_CLOCK = rf"{_CUE}\s*(?:at|after)?\s*{_TIME}{_ZONE}"
+_RELATIVE = rf"{_CUE}\s*(?:again\s*)?(?:in|after|for)?\s*[~≈:]?\s*{_DURATION}"
+_BARE_SECONDS = r"retry(?:ing)?\s*(?:in|after)\s*[~≈:]?\s*(\d{1,9}(?:\.\d+)?)(?![\d:.])(?!\s*(?:am|pm)\b)"
+_FOREIGN_SECONDS = r"\b(\d{2,7})\s*(?:秒|секунд\w*|segundos?|secondes?|sekunden?)"
+_UNDER_A_MINUTE = rf"{_CUE}\s*in\s*(?:less than|under|about)\s*(?:a|one|1)\s*minute"
+
+
+def _search(pattern: str, line: str) -> re.Match[str] | None:
+    """The patterns are compiled when a limit is read for the first time: most runs never meet one."""
+    return re.search(pattern, line, re.I)
 
 
 def normalise(text: str) -> str:
@@ -159,24 +155,24 @@ def _ahead(found: float, now: float) -> float:
 def _readings(line: str, now: float, zone: tzinfo) -> Iterator[float | None]:
     """All ways to read the line, the surest first."""
     for pattern in (_PIPE, _AT_FIELD):
-        if match := pattern.search(line):
+        if match := _search(pattern, line):
             yield epoch(match[1], now)
-    if match := _IN_FIELD.search(line):
+    if match := _search(_IN_FIELD, line):
         yield after(match[1], now)
-    if match := _ISO.search(line):
+    if match := _search(_ISO, line):
         yield _iso(match, now, zone)
-    if match := _MONTH_DAY.search(line):
+    if match := _search(_MONTH_DAY, line):
         yield _month_day(match, now, zone)
-    if match := _WEEKDAY.search(line):
+    if match := _search(_WEEKDAY, line):
         yield _weekday(match, now, zone)
-    if _UNDER_A_MINUTE.search(line):
+    if _search(_UNDER_A_MINUTE, line):
         yield now + SOON
-    if match := _RELATIVE.search(line):
+    if match := _search(_RELATIVE, line):
         yield after(_duration(match["duration"]), now)
-    if match := _CLOCK.search(line):
+    if match := _search(_CLOCK, line):
         yield _clock(match, now, zone)
     for pattern in (_BARE_SECONDS, _FOREIGN_SECONDS):
-        if match := pattern.search(line):
+        if match := _search(pattern, line):
             yield after(match[1], now)
 
 
@@ -191,7 +187,7 @@ def _number(value: object) -> float | None:
 
 
 def _duration(text: str) -> float | None:
-    parts = _PART.findall(text)
+    parts = re.findall(_PART, text, re.I)
     if not parts:
         return None
     return sum(float(number) * _UNIT[_unit(word.lower())] for number, word in parts)
@@ -211,6 +207,8 @@ def _zone(name: str | None, default: tzinfo) -> tzinfo:
         return timezone(timedelta(minutes=_ABBREVIATIONS[name.lower()]))
     if match := re.fullmatch(r"(?:utc|gmt)\s*([+-])(\d{1,2})(?::?(\d{2}))?", name, re.I):
         return _offset(match[1], int(match[2]), int(match[3] or 0)) or default
+    from zoneinfo import ZoneInfo  # slow to import and rarely needed
+
     for candidate in (name.replace(" ", "_"), _ALIASES.get(name.lower(), "")):
         if "/" in candidate:  # plain words such as CST or EST5EDT are not taken from the system
             try:
@@ -314,6 +312,8 @@ def _on_day(day: datetime, clock: tuple[int, int], zone: tzinfo) -> float | None
 
 
 def _http_date(value: str, now: float) -> float | None:
+    from email.utils import parsedate_to_datetime  # slow to import and rarely needed
+
     try:
         found = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):

@@ -109,7 +109,7 @@ class Claude:
         if request.max_turns is not None:
             argv += ["--max-turns", str(request.max_turns)]
         files = {}
-        if request.instructions and not request.trusted:
+        if request.instructions:
             path = f"{request.folder}/instructions.md"
             files[path] = request.instructions
             argv += ["--append-system-prompt-file", path]
@@ -365,7 +365,6 @@ class _Run:
     retry: events.Object | None = None  # the last api_retry, while nothing came after it
     text: str = ""
     usage: dict[str, events.Object] = field(default_factory=dict)
-    calls: dict[str, tuple[str, events.Object]] = field(default_factory=dict)
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)  # id -> (subject, status)
 
 
@@ -400,6 +399,8 @@ class _Reader:
             found.settled = Settled(OutcomeClass.AWAITING_APPROVAL, "a call waits for a person", text)
             return
         if not run.results:
+            if run.usage:
+                found.notes.append("ended without a result: its output tokens and its cost are unknown")
             found.final_text = run.text
             found.channel = self._channel_of_silence(lines)
             return
@@ -474,7 +475,6 @@ class _Reader:
     def _call(self, part: events.Object) -> None:
         name, given = events.string(part.get("name")), events.obj(part, "input")
         self._found.tool_calls += 1
-        self._run.calls[events.string(part.get("id"))] = (name, given)
         if name == "TodoWrite":
             todos = events.items(given.get("todos"))
             self._run.tasks = {

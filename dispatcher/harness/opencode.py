@@ -53,7 +53,8 @@ _CLOSED_TODO = frozenset({"completed", "cancelled"})
 
 _SESSION = re.compile(rb'"sessionID"\s*:\s*"([^"]{1,100})"')
 _CALL = re.compile(rb'"callID"\s*:\s*"([^"]{1,200})"')
-_STATUS_ERROR = re.compile(rb'"status"\s*:\s*"error"')
+_STATE = re.compile(rb'"state"\s*:\s*\{\s*"status"\s*:\s*"(\w+)"')
+_HEAD = 4096  # bytes of a line in which its own fields are looked for
 _REASON = re.compile(rb'"reason"\s*:\s*"([^"]{1,40})"')
 
 
@@ -78,7 +79,7 @@ class Opencode:
     def command(self, request: RunRequest) -> Command:
         """The prompt arrives on stdin byte for byte; an argument would be quoted and its dashes read as options."""
         argv = [*request.executable, "run", "--model", request.candidate.model, "--format", "json"]
-        argv += ["--print-logs", "--log-level", "ERROR"]
+        argv += ["--print-logs", "--log-level", "ERROR", "--agent", "build"]  # a default agent of the user's may ask
         if request.resume:
             argv += ["--session", request.resume]
         files = {}
@@ -146,18 +147,16 @@ def permissions(tools: Tools, cwd: str, tmp: str) -> dict[str, object]:
     """opencode's rules for a level; the last one that fits wins, and `deny` as the only rule withholds the tool."""
     full = tools is Tools.FULL
     network = "allow" if full else "deny"
-    writing = "deny" if tools is Tools.READ else "allow"
     kept_output = "*/opencode/tool-output/*"  # where opencode puts the rest of a long output, and says so to the model
     inside = {"*": "deny", kept_output: "allow"} | {
         path: "allow" for root in (cwd, tmp) for path in (root, f"{root}/*")
     }
     secrets = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
-    return {
+    rules: dict[str, object] = {
         "*": "allow",
         "read": "allow" if full else secrets,
-        "edit": writing,
-        "bash": writing,
-        "task": writing,
+        "edit": "allow",
+        "bash": "allow",
         "webfetch": network,
         "websearch": network,
         "codesearch": network,
@@ -167,6 +166,10 @@ def permissions(tools: Tools, cwd: str, tmp: str) -> dict[str, object]:
         "plan_enter": "deny",
         "plan_exit": "deny",
     }
+    if tools is Tools.READ:  # also what the user's MCP servers offer may write
+        named = dict.fromkeys(("glob", "grep", "list", "todowrite", "todoread", "skill"), "allow")
+        rules = {"*": "deny", "read": secrets, **named, "external_directory": inside}
+    return rules
 
 
 # --- live ---------------------------------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ class OpencodeWatch:
             return []
         signals = [] if self._started else [Signal(SignalKind.STARTED, now)]
         self._started = True
-        if not self._session and (match := _SESSION.search(line[:4096])):
+        if not self._session and (match := _SESSION.search(line, 0, _HEAD)):
             self._session = match[1].decode("utf-8", "replace")
             signals.append(Signal(SignalKind.SESSION, now, self._session))
         if kind == "step_start":
@@ -224,15 +227,19 @@ class OpencodeWatch:
 
     def _tool(self, line: bytes, now: float) -> list[Signal]:
         """opencode 1.18 prints a call when it has ended."""
-        call = _CALL.search(line)
+        call = _CALL.search(line, 0, _HEAD)
         signals = [Signal(SignalKind.PROGRESS, now, "tool_use")]
         if call:
             signals.append(Signal(SignalKind.TOOL_ENDED, now, call[1].decode("utf-8", "replace")))
-        if not _STATUS_ERROR.search(line):
+        status = _STATE.search(line, 0, _HEAD)
+        if status and status[1] != b"error":
             self._runaway.tool_succeeded()
             return signals
         part = events.obj(events.parse(line), "part")
         state = events.obj(part, "state")
+        if state.get("status") != "error":
+            self._runaway.tool_succeeded()
+            return signals
         signature = hash((json.dumps(state.get("input"), sort_keys=True), events.string(state.get("error"))[:500]))
         return signals + self._runs_away(self._runaway.tool_failed(events.string(part.get("tool")), signature), now)
 

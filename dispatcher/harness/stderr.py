@@ -7,6 +7,7 @@ a refusal to start or to go on, except warnings, which are none of both.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,12 +47,12 @@ def read_line(line: bytes) -> ErrorLine | None:
 
 def read_lines(lines: Iterable[bytes], since: float | None = None) -> list[ErrorLine]:
     """The error lines, oldest first; those that state a time before `since` were overcome and are left out."""
-    kept: list[ErrorLine] = []
+    kept: deque[ErrorLine] = deque(maxlen=_KEEP)
     for line in lines:
         found = read_line(line)
         if found is not None and not (since is not None and found.at is not None and found.at < since):
-            kept = [*kept[1 - _KEEP :], found]
-    return kept
+            kept.append(found)
+    return list(kept)
 
 
 def _log_line(text: str, stamp: str, level: str) -> ErrorLine | None:

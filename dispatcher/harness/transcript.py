@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dispatcher import failures
 from dispatcher.failures import ErrorChannel, Finding
 from dispatcher.harness.events import TEXT_LIMIT, shorten
-from dispatcher.task import EndReason, ExitRecord, HoldRequest, ModelEvidence, Outcome, OutcomeClass, Usage
+from dispatcher.task import EndReason, ExitRecord, HoldRequest, HoldScope, ModelEvidence, Outcome, OutcomeClass, Usage
 
 _SILENT = (EndReason.STALLED, EndReason.START_SILENCE)
 _SIGNAL_CODES = {129: "HUP", 130: "INT", 137: "KILL", 143: "TERM"}
@@ -27,6 +27,11 @@ _DECIDED = {
     EndReason.PERMISSION: OutcomeClass.PERMISSION_DENIED,
     EndReason.SPAWN_FAILED: OutcomeClass.HARNESS_MISSING,
     EndReason.SUPERVISOR_ERROR: OutcomeClass.LOST,
+}
+
+_MISMATCH_SCOPE = {
+    OutcomeClass.MODEL_MISMATCH: HoldScope.CANDIDATE,
+    OutcomeClass.BILLING_MISMATCH: HoldScope.CREDENTIAL,
 }
 
 # A silent or endless run may have been waiting for one of these; a passing trouble does not explain an hour.
@@ -112,6 +117,8 @@ def _decided(exit: ExitRecord | None, finding: Finding | None) -> _Decision | No
         kind = exit.kind or finding.kind
         hold = hold or finding.hold
         proof = proof or finding.proof
+    if hold is None and kind in _MISMATCH_SCOPE:
+        hold = HoldRequest(_MISMATCH_SCOPE[kind], None, exit.detail or kind.value)
     if exit.reason is EndReason.SPAWN_FAILED and "too long" in exit.detail:
         kind = OutcomeClass.BRIEF_TOO_LARGE
     return Settled(kind, exit.detail or f"ended by the supervisor: {exit.reason.value}", proof), hold

@@ -77,6 +77,7 @@ TEXTS = [
     ("Model big-pickle is not supported", O.MODEL_NOT_FOUND),
     ("Model X is not supported for format Y", O.MODEL_NOT_FOUND),
     ("Model is disabled", O.MODEL_NOT_FOUND),
+    ("Provider X not supported", O.MODEL_NOT_FOUND),
     # overloaded
     ("API Error: 529 Overloaded. This is a server-side issue, usually temporary", O.OVERLOADED),
     ('API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', O.OVERLOADED),

@@ -75,6 +75,7 @@ def test_every_run_is_pinned_and_reads_its_prompt_from_a_file(harness: str, tool
 @pytest.mark.parametrize("harness", names())
 def test_instructions_of_the_repository_travel_in_a_file(harness: str) -> None:
     built = command(harness, instructions="be nice")
+    assert command(harness, instructions="be nice", trusted=True).files == built.files
     assert built.files == {"/a/instructions.md": "be nice"}
     assert "/a/instructions.md" in json.dumps([*built.argv, *built.env.values()])
     assert command(harness).files == {}
@@ -84,6 +85,7 @@ def test_opencode() -> None:
     built = command("opencode")
     assert built.argv[1:] == (
         "run", "--model", "openrouter/cohere/north:free", "--format", "json", "--print-logs", "--log-level", "ERROR",
+        "--agent", "build",
     )  # fmt: skip
     assert command("opencode", resume="ses_1").argv[-2:] == ("--session", "ses_1")
     assert built.session_id is None
@@ -112,7 +114,8 @@ def test_no_rule_of_opencode_is_a_question_and_no_agent_has_others(tools: Tools)
 
 def test_levels_of_opencode() -> None:
     read, edit, full = (config(tools=tools)["permission"] for tools in Tools)
-    assert (read["edit"], read["bash"], read["webfetch"]) == ("deny", "deny", "deny")
+    assert read["*"] == "deny"
+    assert not {"edit", "bash", "task", "webfetch", "question"} & set(read)
     assert (edit["edit"], edit["bash"], edit["webfetch"]) == ("allow", "allow", "deny")
     assert (full["edit"], full["bash"], full["webfetch"]) == ("allow", "allow", "allow")
     assert edit["external_directory"]["*"] == "deny"
