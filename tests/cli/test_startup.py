@@ -95,7 +95,7 @@ def test_completion_of_task_numbers_is_light(queued: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "place", "offered"),
     [
-        ("dispatcher re", 1, {"resume", "retry", "release"}),
+        ("dispatcher ret", 1, {"retry"}),
         ("dispatcher show ", 2, {"1"}),
         ("dispatcher hold s", 2, {"small", "strong"}),
         ("dispatcher log --status pa", 3, {"paused"}),
