@@ -418,6 +418,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     runs = commands.add_parser("run", help="play the script in the prompt on stdin")
     runs.add_argument("--model", default="")
     runs.add_argument("--session")
+    runs.add_argument("--agent")
     runs.add_argument("--format", choices=["default", "json"], default="default")
     runs.add_argument("--print-logs", action="store_true")
     runs.add_argument("--log-level", default="ERROR")
