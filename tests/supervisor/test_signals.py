@@ -175,8 +175,15 @@ class Script:
 
 
 def listener(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Listener, Clocks]:
-    monkeypatch.setattr(harness, "get", lambda name: SimpleNamespace(watch=lambda model, billing: Script()))
-    wants = {"harness": "x", "model": "m", "billing": "free", "gate_required": False, "detection": "stream"}
+    monkeypatch.setattr(harness, "get", lambda name: SimpleNamespace(watch=lambda *_, **__: Script()))
+    wants = {
+        "harness": "x",
+        "model": "m",
+        "billing": "free",
+        "gate_required": False,
+        "detection": "stream",
+        "overage": False,
+    }
     spec: Any = SimpleNamespace(**{**wants, "others_free": True, "switch_after": 5.0, **fields})
     clocks = Clocks(start=20, stall=60, hard_cap=300, grace=10, mono=0, wall=0, plain=False)
     return Listener(spec, []), clocks
