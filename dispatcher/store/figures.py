@@ -1,0 +1,191 @@
+"""The sums that a report is made of, as plain rows: counts and measures of attempts, and how many tasks stand where.
+
+Whole months come from the rollup, the rest of the period from the rows themselves; a filter that the rollup does not
+know (repository, batch, source) reads rows only. Both have the same columns, and a test proves that they agree.
+"""
+
+from __future__ import annotations
+
+import time
+
+from dispatcher.errors import BadInput
+from dispatcher.store.text import MAX_LINE, clean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from dispatcher.store.database import Store
+
+    Row = dict[str, Any]
+    Span = tuple[float | None, float | None]  # since, until; None: open
+
+KEYS = ("candidate", "harness", "model", "credential", "billing", "difficulty", "outcome")
+MEASURES = (
+    "attempts",
+    "tasks",
+    "counted",
+    "delivered",
+    "saved",
+    "false_done",
+    "nearly_lost",
+    "accepted",
+    "rejected",
+    "seconds",
+    "cost_usd",
+    "priced",
+    "tokens_input",
+    "tokens_output",
+    "tokens_cache_read",
+    "tokens_cache_write",
+    "tokens_reasoning",
+)
+FILTERS = (*KEYS[:-1], "repository", "batch", "source")
+_ONLY_ROWS = frozenset({"repository", "batch", "source"})
+_SUMS = ", ".join(f"sum({name}) AS {name}" for name in MEASURES)
+PERIODS: Mapping[str, str] = {
+    "day": "strftime('%Y-%m-%d', started_at, 'unixepoch')",
+    "week": "strftime('%Y-%m-%d', started_at, 'unixepoch', 'weekday 0', '-6 days')",  # its Monday
+    "month": "month",
+}
+
+
+def attempts(store: Store, span: Span = (None, None), filters: Mapping[str, str] | None = None) -> list[Row]:
+    """Measures of the attempts that began in the span, by KEYS."""
+    return _sums(store, ", ".join(KEYS), KEYS, span, filters or {})
+
+
+def over_time(store: Store, unit: str, span: Span, filters: Mapping[str, str] | None = None) -> list[Row]:
+    """The same by `period` (the first day of the week, or the month; UTC) and outcome. Days and weeks read rows."""
+    if unit not in PERIODS:
+        raise BadInput(f"there is no period {unit!r}", hint="one of " + ", ".join(PERIODS))
+    keys = f"{PERIODS[unit]} AS period, outcome"
+    return _sums(store, keys, ("period", "outcome"), span, filters or {}, rolled=unit == "month")
+
+
+def grouped(store: Store, name: str, span: Span, filters: Mapping[str, str] | None = None) -> list[Row]:
+    """Measures by a column that the rollup does not know: repository, batch or source; the key is `name`."""
+    return _sums(
+        store, f"coalesce({name}, '') AS name, outcome", ("name", "outcome"), span, filters or {}, rolled=False
+    )
+
+
+def tasks(store: Store, span: Span = (None, None), filters: Mapping[str, str] | None = None) -> list[Row]:
+    """How many tasks that were added in the span stand where: rows of difficulty, status, number.
+
+    With a filter on what only attempts have (candidate, model, ...) there is no answer: an empty list.
+    """
+    given = dict(filters or {})
+    if set(given) - {"difficulty", "repository", "batch", "source"}:
+        return []
+    found: dict[tuple[str, str], int] = {}
+    for source, number, part in _parts(span, rolled=not set(given) & _ONLY_ROWS):
+        table, column = ("task_rollup", "month") if source == "rollup" else ("task", "created_at")
+        where, values = _where(column, part, given)
+        sql = f"SELECT difficulty, status, {number} AS number FROM {table} WHERE {where} GROUP BY difficulty, status"
+        for row in store.read(sql, values):
+            key = (row["difficulty"], row["status"])
+            found[key] = found.get(key, 0) + row["number"]
+    return [{"difficulty": key[0], "status": key[1], "number": number} for key, number in found.items() if number]
+
+
+def newest_tasks(
+    store: Store, limit: int, span: Span = (None, None), filters: Mapping[str, str] | None = None
+) -> list[Row]:
+    """The newest tasks with what they used, for a list: newest first."""
+    given = dict(filters or {})
+    of_attempt = {name: value for name, value in given.items() if name in KEYS and name != "difficulty"}
+    of_task = {name: value for name, value in given.items() if name not in of_attempt}
+    where, values = _where("t.created_at", span, {f"t.{name}": value for name, value in of_task.items()})
+    for name, value in of_attempt.items():
+        where += f" AND EXISTS (SELECT 1 FROM attempt a WHERE a.task_id = t.id AND a.{name} = ?)"
+        values.append(clean(value, MAX_LINE))
+    return [dict(row) for row in store.read(_TASKS.format(where=where), (*values, limit))]
+
+
+_TASKS = """
+SELECT t.id, t.title, t.status, t.difficulty, t.created_at,
+    (SELECT count(*) FROM attempt a WHERE a.task_id = t.id) AS attempts,
+    (SELECT sum(a.seconds) FROM attempt a WHERE a.task_id = t.id) AS seconds,
+    (SELECT sum(a.cost_usd) FROM attempt a WHERE a.task_id = t.id) AS cost_usd,
+    (SELECT a.model FROM attempt a WHERE a.task_id = t.id ORDER BY a.number DESC LIMIT 1) AS model,
+    (SELECT a.outcome FROM attempt a WHERE a.task_id = t.id ORDER BY a.number DESC LIMIT 1) AS outcome
+FROM task t WHERE {where} ORDER BY t.created_at DESC, t.id DESC LIMIT ?
+"""
+
+
+# --- where the sums come from --------------------------------------------------------------------------------------
+
+
+def _sums(
+    store: Store, select: str, keys: Sequence[str], span: Span, filters: Mapping[str, str], *, rolled: bool = True
+) -> list[Row]:
+    found: dict[tuple[Any, ...], Row] = {}
+    for source, _, part in _parts(span, rolled=rolled and not set(filters) & _ONLY_ROWS):
+        table, column = ("rollup", "month") if source == "rollup" else ("v_measures", "started_at")
+        where, values = _where(column, part, filters)
+        for row in store.read(f"SELECT {select}, {_SUMS} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
+            _add(found, tuple(row[name] for name in keys), dict(row))
+    return [row for row in found.values() if row["attempts"]]
+
+
+def _group(keys: Sequence[str]) -> str:
+    return ", ".join(str(place + 1) for place in range(len(keys)))
+
+
+def _add(found: dict[tuple[Any, ...], Row], key: tuple[Any, ...], row: Row) -> None:
+    known = found.setdefault(key, row)
+    if known is not row:
+        for name in MEASURES:
+            known[name] += row[name]
+
+
+def _where(column: str, part: tuple[Any, Any], filters: Mapping[str, str]) -> tuple[str, list[Any]]:
+    conditions, values = ["1"], list[Any]()
+    for test, value in ((">=", part[0]), ("<", part[1])):
+        if value is not None:
+            conditions.append(f"{column} {test} ?")
+            values.append(value)
+    for name, value in filters.items():
+        if name.removeprefix("t.") not in FILTERS:
+            raise BadInput(f"a report has no filter {name!r}", hint="one of " + ", ".join(FILTERS))
+        conditions.append(f"{name} = ?")
+        values.append(clean(value, MAX_LINE))
+    return " AND ".join(conditions), values
+
+
+def _parts(span: Span, *, rolled: bool) -> list[tuple[str, str, tuple[Any, Any]]]:
+    """(source, how it counts tasks, bounds): the whole months of a span from the rollup, its ends from the rows."""
+    since, until = span
+    if not rolled:
+        return [("rows", "count(*)", span)]
+    first = None if since is None else _month_from(since)
+    last = None if until is None else _month(until)  # the month in which it ends is not whole
+    if first is not None and last is not None and first >= last:
+        return [("rows", "count(*)", span)]
+    parts: list[tuple[str, str, tuple[Any, Any]]] = [("rollup", "sum(number)", (first, last))]
+    if since is not None and first is not None and _start(first) > since:
+        parts.append(("rows", "count(*)", (since, _start(first))))
+    if until is not None and last is not None and _start(last) < until:
+        parts.append(("rows", "count(*)", (_start(last), until)))
+    return parts
+
+
+def _month(moment: float) -> str:
+    return time.strftime("%Y-%m", time.gmtime(moment))
+
+
+def _month_from(moment: float) -> str:
+    """The first month that lies whole after a moment."""
+    month = _month(moment)
+    if _start(month) == moment:
+        return month
+    year, number = int(month[:4]), int(month[5:])
+    return f"{year + number // 12:04d}-{number % 12 + 1:02d}"
+
+
+def _start(month: str) -> float:
+    import calendar
+
+    return float(calendar.timegm((int(month[:4]), int(month[5:]), 1, 0, 0, 0)))
