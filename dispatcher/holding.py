@@ -1,11 +1,11 @@
 """How long something stays on hold, given how often it was held before; and what a person has to do about it. Pure.
 
-    stated by the provider      believed to the second, unless the limit is back although its reset is here
-    a plan, window, day, free   (quota_exhausted) a guess; the second time on one UTC day: until the next day
-    a plain 429                 (rate_limited) a guess that grows: 1, 15, 30, 60 minutes
-    auth, billing, wrong money  until a person; the reason says what to do
-    failures in a row           the candidate, until a person
-    no network at all           nobody: the host is offline, and everything waits
+stated by the provider      believed to the second, unless the limit is back although its reset is here
+a plan, window, day, free   (quota_exhausted) a guess; the second time on one UTC day: until the next day
+a plain 429                 (rate_limited) a guess that grows: 1, 15, 30, 60 minutes
+auth, billing, wrong money  until a person; the reason says what to do
+failures in a row           the candidate, until a person
+no network at all           nobody: the host is offline, and everything waits
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from dispatcher import enclosure, environment, harness, host, programs, prompts
+from dispatcher import enclosure, environment, harness, host, money, programs, prompts
 from dispatcher.errors import Refused
 from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
@@ -43,6 +43,7 @@ async def start(
 ) -> Started:
     """One worker under its supervisor. Raises Refused when the run would not be what the route says."""
     program = programs.find(candidate.harness, ctx.config, ctx.environ)
+    await to_thread.run_sync(refuse_wrong_money, ctx, settings, candidate, place)
     version = await to_thread.run_sync(programs.version, program, ctx.logs)
     refuse_unpinned(candidate)
     refuse_untested(candidate, version)
@@ -75,8 +76,9 @@ async def start(
         },
         programs=[program.command[0]],
     )
-    if worker.notes:
-        history.update_attempt(ctx.store, attempt.id, notes=(*attempt.notes, *worker.notes))
+    notes = (*attempt.notes, *worker.notes, *who_pays(candidate, worker))
+    if notes:
+        history.update_attempt(ctx.store, attempt.id, notes=notes)
     variables = worker.variables
     if box is not None:
         command, variables = enclose(box, command, variables, candidate, place, attempt)
@@ -109,6 +111,26 @@ def enclose(
         login=not candidate.credential.env,
     )
     return replace(command, argv=argv), inside
+
+
+def refuse_wrong_money(ctx: Context, settings: Settings, candidate: Candidate, place: Place) -> None:
+    """What this worker would read by itself must not pay otherwise than its credential says."""
+    worker = environment.build(
+        ctx.environ,
+        passed=ctx.config.environment_pass,
+        credential=candidate.credential,
+        harness=candidate.harness,
+        marker="",
+        extra=ctx.config.harness(candidate.harness).env,
+    )
+    money.refuse(candidate, worker.variables, place.copy, trusted=settings.trusted)
+
+
+def who_pays(candidate: Candidate, worker: environment.WorkerEnvironment) -> tuple[str, ...]:
+    """The names of the variables that carry the credential; what is in them is never written down."""
+    credential = candidate.credential
+    names = [name for name in credential.env if name in worker.variables]
+    return (f"pays with {', '.join(names)} ({credential.name}, {credential.billing})",) if names else ()
 
 
 def refuse_unpinned(candidate: Candidate) -> None:
@@ -254,4 +276,5 @@ def attempt_spec(
         log_bytes=limits.log_bytes,
         keep_daemons=settings.keep_daemons,
         versions={candidate.harness: version or "unknown"},
+        overage=candidate.credential.overage,
     )

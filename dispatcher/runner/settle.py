@@ -18,6 +18,7 @@ from dispatcher import checks as checking
 from dispatcher import enclosure, pull_request, review, routing, verdict
 from dispatcher.errors import DispatcherError
 from dispatcher.repository import delivery, evidence
+from dispatcher.runner import consequences, offline
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
 from dispatcher.runner.place import Place, place_of
 from dispatcher.runner.reading import read_outcome
@@ -68,9 +69,14 @@ async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, floa
     place = place_of(ctx, task)
     found = await examine(ctx, task, attempt, place)
     judged, results = await judge(ctx, task, attempt, settings, place, found)
+    waits = offline.notice(ctx, task, attempt, settings, found.outcome) if judged.next is not None else None
+    if waits is not None:
+        judged = offline.unpunished(ctx, task, attempt, judged)
     delivered = await deliver(task, attempt, place, found, judged)
     rests = resting(task, settings, judged, results)
-    task = write(ctx, task, attempt, found, judged, results, delivered, rests)
+    if waits is not None:
+        rests = Status.WAITING
+    task = write(ctx, task, attempt, found, judged, results, delivered, rests, waits)
     if settings.deliver is Deliver.PR and delivered is not None and judged.action is Action.REVIEW:
         task = await propose(ctx, task, attempt, settings, place, delivered)
     return task, judged.delay
@@ -83,6 +89,8 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
         await to_thread.run_sync(client.end_leftovers, folder)
     await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
     outcome = read_outcome(attempt, record, ctx.clock())
+    candidate = ctx.config.roster.candidates.get(attempt.candidate)
+    outcome = await to_thread.run_sync(consequences.compare, attempt, candidate, outcome)
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
     found = await to_thread.run_sync(look, place, folder)
@@ -215,10 +223,11 @@ def write(
     results: Checks | None,
     delivered: delivery.Delivered | None,
     rests: Status | None,
+    not_before: float | None = None,
 ) -> Task:
     """One transaction: the attempt's end, the task's next step, event, holds, and a judgement that needed nobody."""
     with ctx.store.write():
-        if not close(ctx, task, attempt, found, judged, results, delivered, rests):
+        if not close(ctx, task, attempt, found, judged, results, delivered, rests, not_before):
             return queue.get(ctx.store, task.id)
         fresh = queue.get(ctx.store, task.id)
         if rests is Status.ACCEPTED:
@@ -236,22 +245,30 @@ def close(
     results: Checks | None,
     delivered: delivery.Delivered | None,
     rests: Status | None,
+    not_before: float | None,
 ) -> bool:
     """False when somebody else has settled this attempt already."""
     now = ctx.clock()
     if results is not None:
         history.save_checks(ctx.store, attempt.id, results)
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
-    hold = found.outcome.hold
     asked = []
-    if hold is not None and candidate is not None:
-        asked.append((hold.scope, routing.hold_key(hold.scope, candidate), hold.until, hold.reason, hold.window))
+    if candidate is not None:
+        asked = consequences.asked_holds(ctx, attempt, candidate, found.outcome, judged, now)
+    written = history.get_attempt(ctx.store, attempt.id).notes  # what was noted at the start stays
     settled = history.end_attempt(
         ctx.store,
         attempt.id,
         now,
-        attempt_fields=attempt_fields(found, judged, delivered),
-        task_fields=task_fields(ctx, task, judged, found, delivered, rests),
+        attempt_fields={
+            **attempt_fields(found, judged, delivered),
+            "billed_usd": consequences.billed(attempt, found.outcome),
+            "notes": tuple(dict.fromkeys((*written, *found.outcome.notes, *found.evidence.notes))),
+        },
+        task_fields={
+            **task_fields(ctx, task, judged, found, delivered, rests),
+            **({} if not_before is None else {"not_before": not_before}),
+        },
         event=f"attempt {attempt.number} on {attempt.candidate}: {found.outcome.kind} "
         f"({found.outcome.reason}) -> {judged.action}: {judged.reason}",
         holds=asked,
@@ -276,7 +293,6 @@ def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Deliver
         "model_evidence": outcome.model_evidence,
         "session_id": outcome.session_id,
         "final_text": outcome.final_text,
-        "notes": (*outcome.notes, *found.evidence.notes),
         "evidence": json.dumps(asdict(found.evidence)),
         "snapshot_ref": found.snapshot_ref,
         "result_commit": delivered.sha if delivered else found.evidence.head,

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from dispatcher import programs, routing
+from dispatcher import money, programs, quota, routing
 from dispatcher.checks import Stopped
 from dispatcher.errors import DispatcherError
 from dispatcher.runner import attempt as attempts
+from dispatcher.runner import offline
 from dispatcher.runner.place import prepare
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
 from dispatcher.store import history, holds, queue
 from dispatcher.supervisor import client
-from dispatcher.task import Attempt, OutcomeClass, Status, Task
+from dispatcher.task import Attempt, Candidate, HoldScope, OutcomeClass, Status, Task
 
 if TYPE_CHECKING:
     from dispatcher.runner.context import Context
@@ -59,12 +60,19 @@ async def step(ctx: Context, task: Task) -> Task:
     """One attempt, or the reason why there is none."""
     try:
         settings = settings_for(ctx.config, task)
+        spent = over_budget(ctx, task, settings)
+        if spent is not None:
+            return ask_person(ctx, task, spent)
         plan = route(ctx, task, settings)
         if not plan.choices:
+            remember(ctx, task, plan, None)
             return rest(ctx, task, plan)
         task, place = await prepare(ctx, task, settings)
         candidate = plan.choices[0].candidate
         started = await attempts.start(ctx, task, settings, candidate, place, others_free=len(plan.choices) > 1)
+        remember(ctx, task, plan, started.attempt)
+    except money.WrongMoney as wrong:
+        return hold(ctx, task, candidate, describe(wrong))
     except DispatcherError as wrong:
         current = queue.get(ctx.store, task.id)
         return ask_person(ctx, task, describe(wrong)) if goes_on(ctx, current) else current
@@ -84,6 +92,9 @@ async def step(ctx: Context, task: Task) -> Task:
 def route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:
     """The candidates that may run now. When each was tried in this walk, the walk begins anew: counters bound it."""
     now = ctx.clock()
+    dead = offline.until(ctx)
+    if dead is not None:
+        return routing.Plan((), (), dead, offline.REASON)
     request = routing.Request(
         difficulty=task.difficulty,
         pinned=settings.brief.candidates,
@@ -101,6 +112,35 @@ def route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:
     return again if again.choices else plan
 
 
+def over_budget(ctx: Context, task: Task, settings: Settings) -> str | None:
+    """Why the brief's own budget allows no further attempt."""
+    limits = settings.brief.budget
+    if not any((limits.usd, limits.tokens, limits.attempts, limits.minutes)):
+        return None
+    return quota.over_total(limits, history.task_spend(ctx.store, task.id))
+
+
+def hold(ctx: Context, task: Task, candidate: Candidate, reason: str) -> Task:
+    """Nothing was started: this candidate is held until a person has changed something, the next one goes on."""
+    words = f"{reason}; then: dispatcher release {candidate.name}"
+    ctx.say(task, None, f"{candidate.name} is held: {reason}")
+    holds.add(ctx.store, HoldScope.CANDIDATE, candidate.name, None, words, queue.BY, ctx.clock())
+    return queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, event=f"{candidate.name} held: {words}")
+
+
+def remember(ctx: Context, task: Task, plan: routing.Plan, attempt: Attempt | None) -> None:
+    """Write down who was skipped and why: holds pass, and nobody could tell afterwards."""
+    if not plan.skipped:
+        return
+    names = "; ".join(f"{skipped.name}: {skipped.reason}" for skipped in plan.skipped)
+    data = {"reason": plan.reason, "skipped": [vars(skipped) for skipped in plan.skipped]}
+    number = None if attempt is None else attempt.id
+    with ctx.store.write(durable=False) as transaction:
+        queue.write_event(
+            transaction, task.id, ctx.clock(), "skipped", f"skipped {names}", attempt_id=number, data=data
+        )
+
+
 def overflowed_window(ctx: Context, task: Task) -> int | None:
     """The context window that the last attempt overflowed: larger ones come first."""
     done = [attempt for attempt in history.attempts(ctx.store, task.id) if attempt.ended_at is not None]
@@ -113,7 +153,8 @@ def overflowed_window(ctx: Context, task: Task) -> int | None:
 def rest(ctx: Context, task: Task, plan: routing.Plan) -> Task:
     """No candidate may run: wait for the earliest reset, or for a person when only a person can help."""
     if plan.earliest is None:
-        return ask_person(ctx, task, plan.reason)
+        why = dict.fromkeys(f"{skipped.name} {skipped.reason}" for skipped in plan.skipped if skipped.needs_person)
+        return ask_person(ctx, task, f"{plan.reason}: {'; '.join(why)}" if why else plan.reason)
     ctx.say(task, None, f"waits: {plan.reason}")
     return queue.update(
         ctx.store,

@@ -137,7 +137,8 @@ def hits(store: Store, scope: HoldScope, key: str, since: float, *, before: floa
 def last_release(store: Store, scope: HoldScope, key: str) -> float:
     """When a person last lifted a hold of this thing; 0 when nobody did."""
     row = store.first(
-        "SELECT max(lifted_at) AS at FROM hold WHERE scope = ? AND key = ? AND lifted_by NOT IN ('replaced', 'success')",
+        "SELECT max(lifted_at) AS at FROM hold WHERE scope = ? AND key = ? "
+        "AND lifted_by NOT IN ('replaced', 'success')",
         (str(scope), clean(key, MAX_LINE)),
     )
     return 0.0 if row is None or row["at"] is None else float(row["at"])

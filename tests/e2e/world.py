@@ -88,7 +88,7 @@ class World:
 
     def config_text(self) -> str:
         credential = {
-            "opencode": "{billing: free}",
+            "opencode": "{billing: free, base_url: '%s'}" % (self.server.url if self.server else ""),
             "claude": "{billing: metered, env: [ANTHROPIC_API_KEY], base_url: '%s'}"
             % (self.server.url if self.server else ""),
             "scripted": "{billing: free}",
