@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-TICK = 0.2  # seconds between two looks
-SETTLE = 0.25  # a worker that lives longer than this is worth loading the translators for
+TICK = 0.25  # seconds between two looks
+SETTLE = 0.2  # a worker that lives longer than this is worth loading the translators for
 BUDGET = 32 * 1024 * 1024  # bytes of one file read in one look
 QUICK = 2.0  # grace of a worker that only sleeps on a limit
 LEFTOVERS = 1.0  # grace of what a worker left behind after it ended by itself
