@@ -48,6 +48,7 @@ COMMANDS = (
     Entry("holds", "roster", ROSTER, "What is on hold, until when, and why."),
     Entry("hold", "roster", ROSTER, "Keep a candidate, credential or provider from use."),
     Entry("release", "roster", ROSTER, "Lift a hold."),
+    Entry("quota", "roster", ROSTER, "What is used, of which budget, and when it runs out."),
     Entry("cron", "care", CARE, "Start run by the clock: install, show or remove."),
     Entry("prune", "care", CARE, "Remove old logs and finished copies; never unsaved work."),
     Entry("bug-report", "care", CARE, "Pack one task into an archive, keys taken out."),

@@ -65,23 +65,28 @@ def show_holds(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
     table(rows, columns, form=form(as_json=as_json, as_csv=as_csv), empty="nothing is on hold")
 
 
-def add_hold(name: str, explicit: Path | None, *, lasts: str | None, reason: str) -> None:
+def add_hold(name: str, explicit: Path | None, *, lasts: str | None, reason: str, as_json: bool) -> None:
     config = home.configured(explicit)
     scope = _scope(name, config)
     now = time.time()
     end = None if lasts is None else now + _seconds(lasts)
     with home.opened(config.home) as store:
         hold = holds.add(store, scope, name, end, reason, home.person(), now)
-    out(f"{scope} {clean(name)} is held {until(hold.until, now)}")
+    if as_json:
+        return json_out(_hold_row(hold))
+    return out(f"{scope} {clean(name)} is held {until(hold.until, now)}")
 
 
-def lift_hold(name: str, explicit: Path | None) -> None:
+def lift_hold(name: str, explicit: Path | None, *, as_json: bool) -> None:
     now = time.time()
     with home.existing(explicit) as store:
         by_key = any(hold.key == name for hold in holds.active(store, now))
         lifted = holds.lift(store, int(name) if name.isdecimal() and not by_key else name, home.person(), now)
+    if as_json:
+        return json_out([_hold_row(hold) for hold in lifted])
     for hold in lifted:
         out(f"{hold.scope} {clean(hold.key)} is free again")
+    return None
 
 
 def _active(config: Config, now: float) -> list[Hold]:
@@ -138,8 +143,10 @@ def _scope(name: str, config: Config) -> HoldScope:
         return HoldScope.CANDIDATE
     if name in {candidate.credential.name for candidate in candidates.values()}:
         return HoldScope.CREDENTIAL
-    if name in {candidate.model.partition("/")[0] for candidate in candidates.values()} | {"anthropic"}:
+    if name in {candidate.provider for candidate in candidates.values()}:
         return HoldScope.PROVIDER
+    if name in {f"{candidate.credential.name}/{candidate.model}" for candidate in candidates.values()}:
+        return HoldScope.MODEL
     raise NotFound(f"{name!r} is no candidate, credential or provider", hint="dispatcher models")
 
 

@@ -1,4 +1,4 @@
-"""`models`, `holds`, `hold`, `release`: what may be used, and what may not."""
+"""`models`, `holds`, `hold`, `release`, `quota`: what may be used, what may not, and what is left."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def hold(
         typer.Option("--for", metavar="DURATION", help="Such as 45m, 2h, 3d. Default: until it is released."),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the listing.")] = "held by a person",
+    as_json: Json = False,
 ) -> None:
     """Keep a candidate, credential or provider from use.
 
@@ -48,12 +49,24 @@ def hold(
     """
     from dispatcher.cli.roster import add_hold
 
-    add_hold(name, home, lasts=until, reason=reason)
+    add_hold(name, home, lasts=until, reason=reason, as_json=as_json)
 
 
 @app.command("release", rich_help_panel=ROSTER)
-def release(name: HoldName, home: Home = None) -> None:
+def release(name: HoldName, home: Home = None, as_json: Json = False) -> None:
     """Lift a hold."""
     from dispatcher.cli.roster import lift_hold
 
-    lift_hold(name, home)
+    lift_hold(name, home, as_json=as_json)
+
+
+@app.command("quota", rich_help_panel=ROSTER)
+def quota(home: Home = None, as_json: Json = False, as_csv: Csv = False) -> None:
+    """What is used, of which budget, and when it runs out.
+
+    The list price is what the CLI computes; billed is what was really paid. Free and subscription runs are billed
+    nothing; a price that nobody told is unknown, not 0.
+    """
+    from dispatcher.cli.quota import show_quota
+
+    show_quota(home, as_json=as_json, as_csv=as_csv)
