@@ -1,7 +1,7 @@
-"""`classify`: how saved runs ended. Transcripts, stderr logs and attempt folders of either CLI, told by their content.
+"""`classify`: how saved runs ended. Transcripts, stderr logs, attempt folders of either CLI, told by their content.
 
-What is printed as the action is the verdict that a run with this outcome gets at its first attempt, asked for each state
-of git that it may leave. Clock times and waits count from the time that the run itself states, else from now.
+What is printed as the action is the verdict that a run with this outcome gets at its first attempt, asked for each
+state of git that it may leave. Clock times and waits count from the time that the run itself states, else from now.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _folder(folder: Path, now: float) -> Found:
 
 
 def _harness_of(folder: Path) -> str | None:
-    """The CLI that attempt.json names; None when there is no such file, as in a folder that somebody copied together."""
+    """The CLI that attempt.json names; None without that file, as in a folder that somebody put together."""
     try:
         found = spec.read(folder).harness
     except InternalError:

@@ -30,7 +30,9 @@ _CLAUDE_WORDS = re.compile(
     rb"\[claude-code:|^error: |conversation found with session|deferred tool marker|--dangerously-skip-permissions|"
     rb"Settings file not found|no stdin data received|/login|Claude"
 )
-_FEW = 20  # lines: words alone, without an event or a log line, tell a CLI only in a text as short as its last words are
+_FEW = (
+    20  # lines: words alone, without an event or a log line, tell a CLI only in a text as short as its last words are
+)
 
 _STATED = re.compile(
     rb'"(?:timestamp|at)"\s*:\s*(?:(?P<ms>\d{13})\b|"(?P<iso>20\d\d-\d\d-\d\dT[\d:.]{8,16}Z?)")|'

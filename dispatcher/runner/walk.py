@@ -70,12 +70,12 @@ async def step(ctx: Context, task: Task) -> Task:
         task, place = await prepare(ctx, task, settings)
         candidate = plan.choices[0].candidate
         started = await attempts.start(ctx, task, settings, candidate, place, others_free=len(plan.choices) > 1)
-        remember(ctx, task, plan, started.attempt)
     except money.WrongMoney as wrong:
         return hold(ctx, task, candidate, describe(wrong))
     except DispatcherError as wrong:
         current = queue.get(ctx.store, task.id)
         return ask_person(ctx, task, describe(wrong)) if goes_on(ctx, current) else current
+    remember(ctx, task, plan, started.attempt)
     ctx.say(task, started.attempt, f"{task.next.prompt} prompt to {candidate.name} ({plan.choices[0].reason})")
     ctx.live[task.id] = Path(started.attempt.folder)
     try:

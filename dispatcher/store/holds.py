@@ -142,3 +142,12 @@ def last_release(store: Store, scope: HoldScope, key: str) -> float:
         (str(scope), clean(key, MAX_LINE)),
     )
     return 0.0 if row is None or row["at"] is None else float(row["at"])
+
+
+def of_task(store: Store, task_id: int) -> dict[int, list[Hold]]:
+    """What the attempts of a task asked to be held, by the attempt's id; lifted ones too."""
+    found: dict[int, list[Hold]] = {}
+    sql = "SELECT h.* FROM hold h JOIN attempt a ON a.id = h.attempt_id WHERE a.task_id = ? ORDER BY h.id"
+    for row in store.read(sql, (task_id,)):
+        found.setdefault(row["attempt_id"], []).append(hold_of(row))
+    return found
