@@ -35,6 +35,8 @@ MEASURES = (
     "seconds",
     "cost_usd",
     "priced",
+    "billed_usd",
+    "billed",
     "tokens_input",
     "tokens_output",
     "tokens_cache_read",

@@ -47,12 +47,19 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "verdict_reason": ("a.verdict_reason", "why"),
     "exit_code": ("a.exit_code", "exit code of the worker"),
     "end_reason": ("a.end_reason", "why the supervisor ended it; exited when it ended by itself"),
+    "tokens": (
+        "CASE WHEN coalesce(a.tokens_input, a.tokens_output, a.tokens_cache_read, a.tokens_cache_write) IS NULL "
+        "THEN NULL ELSE coalesce(a.tokens_input, 0) + coalesce(a.tokens_output, 0) "
+        "+ coalesce(a.tokens_cache_read, 0) + coalesce(a.tokens_cache_write, 0) END",
+        "all of the four kinds below; reasoning is part of the output",
+    ),
     "input_tokens": ("a.tokens_input", "tokens as the CLI reports them"),
-    "output_tokens": ("a.tokens_output", ""),
-    "cache_read_tokens": ("a.tokens_cache_read", ""),
-    "cache_write_tokens": ("a.tokens_cache_write", ""),
-    "reasoning_tokens": ("a.tokens_reasoning", ""),
+    "output_tokens": ("a.tokens_output", "tokens of the answer"),
+    "cache_read_tokens": ("a.tokens_cache_read", "tokens read from the prompt cache"),
+    "cache_write_tokens": ("a.tokens_cache_write", "tokens written to it"),
+    "reasoning_tokens": ("a.tokens_reasoning", "tokens of reasoning"),
     "list_price_usd": ("a.cost_usd", "list price as the CLI computes it; empty: unknown"),
+    "billed_usd": ("a.billed_usd", "what was really billed; empty: unknown"),
     "base_commit": ("a.base_commit", "commit of the copy at its start"),
     "result_commit": ("a.result_commit", "commit at its end"),
     "session_id": ("a.session_id", "the CLI's session"),

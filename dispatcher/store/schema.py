@@ -47,6 +47,8 @@ CREATE TABLE rollup (
     seconds FLOAT NOT NULL,
     cost_usd FLOAT NOT NULL,
     priced INTEGER NOT NULL,
+    billed_usd FLOAT NOT NULL,
+    billed INTEGER NOT NULL,
     tokens_input INTEGER NOT NULL,
     tokens_output INTEGER NOT NULL,
     tokens_cache_read INTEGER NOT NULL,
@@ -416,6 +418,7 @@ SELECT a.id, a.task_id, a.started_at,
         ORDER BY b.verdict IS 'review' DESC, b.number DESC LIMIT 1
     ) END AS rejected,
     coalesce(a.seconds, 0.0) AS seconds, coalesce(a.cost_usd, 0.0) AS cost_usd, a.cost_usd IS NOT NULL AS priced,
+    coalesce(a.billed_usd, 0.0) AS billed_usd, a.billed_usd IS NOT NULL AS billed,
     coalesce(a.tokens_input, 0) AS tokens_input, coalesce(a.tokens_output, 0) AS tokens_output,
     coalesce(a.tokens_cache_read, 0) AS tokens_cache_read, coalesce(a.tokens_cache_write, 0) AS tokens_cache_write,
     coalesce(a.tokens_reasoning, 0) AS tokens_reasoning
@@ -431,11 +434,13 @@ ROLLUP = (
 CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -445,6 +450,8 @@ CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.en
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -454,11 +461,13 @@ END""",
 CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -468,6 +477,8 @@ CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ende
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -478,11 +489,13 @@ CREATE TRIGGER rollup_attempt_update_before BEFORE UPDATE ON attempt
 WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -492,6 +505,8 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -502,11 +517,13 @@ CREATE TRIGGER rollup_attempt_update_after AFTER UPDATE ON attempt
 WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -516,6 +533,8 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -525,11 +544,13 @@ END""",
 CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -539,6 +560,8 @@ CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.en
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -548,11 +571,13 @@ END""",
 CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -562,6 +587,8 @@ CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ende
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -573,11 +600,13 @@ WHEN old.difficulty <> new.difficulty OR old.status <> new.status
 AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejected')) BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -587,6 +616,8 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -598,11 +629,13 @@ WHEN old.difficulty <> new.difficulty OR old.status <> new.status
 AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejected')) BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -612,6 +645,8 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -647,13 +682,15 @@ REFILL = (  # after rows came in out of order (an import, a rebuild)
     """\
 INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
 )
 SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, sum(attempts), sum(tasks),
     sum(counted), sum(delivered), sum(saved), sum(false_done), sum(nearly_lost), sum(accepted), sum(rejected),
-    sum(seconds), sum(cost_usd), sum(priced), sum(tokens_input), sum(tokens_output), sum(tokens_cache_read),
+    sum(seconds), sum(cost_usd), sum(priced), sum(billed_usd), sum(billed), sum(tokens_input), sum(tokens_output),
+    sum(tokens_cache_read),
     sum(tokens_cache_write), sum(tokens_reasoning)
 FROM v_measures GROUP BY month, candidate, harness, model, credential, billing, difficulty, outcome""",
     """\
@@ -662,7 +699,7 @@ SELECT coalesce(strftime('%Y-%m', created_at, 'unixepoch'), ''), difficulty, sta
 FROM task GROUP BY 1, 2, 3""",
 )
 
-HEAD = "0004"  # the newest migration, as Alembic names it
+HEAD = "0005"  # the newest migration, as Alembic names it
 
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),

@@ -70,6 +70,7 @@ def fill(db: Store, attempts: int, seed: int = 1) -> None:
     dice = random.Random(seed)
     names, weights = zip(*OUTCOMES, strict=True)
     tasks = max(1, attempts // 2)
+    db.connection.execute("PRAGMA cache_size = -1000000")
     with db.write(durable=False), transfer.bulk(db):
         task_rows, attempt_rows = list[dict[str, Any]](), list[dict[str, Any]]()
         for number in range(1, tasks + 1):
@@ -147,6 +148,7 @@ def _attempts(dice: random.Random, task: int, at: float, ended: list[str]) -> It
             "survivors": 0,
             "tokens_input": dice.randrange(50_000),
             "tokens_output": dice.randrange(5_000),
+            "billed_usd": 0.0 if billing != "metered" else 0.25,
             "cost_usd": None if billing == "free" else round(dice.expovariate(1 / 0.4), 4),
             "model_evidence": "confirmed",
             "observed_model": model,

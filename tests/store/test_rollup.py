@@ -17,7 +17,7 @@ NOW = 1_780_000_000.0
 KEYS = "month, candidate, harness, model, credential, billing, difficulty, outcome"
 SUMS = (
     "attempts, tasks, counted, delivered, saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, "
-    "priced, tokens_input, tokens_output, tokens_cache_read, tokens_cache_write, tokens_reasoning"
+    "priced, billed_usd, billed, tokens_input, tokens_output, tokens_cache_read, tokens_cache_write, tokens_reasoning"
 )
 SUMMED = ", ".join(f"sum({name}) AS {name}" for name in SUMS.split(", "))
 WORK = json.dumps({"commits": [{"sha": "a"}], "dirty": [], "elsewhere": []})
@@ -73,6 +73,7 @@ def test_the_rollup_is_the_sum_of_the_rows(db: Store, seed: int) -> None:
                 seconds=dice.choice([None, 12.5]),
                 evidence=dice.choice([None, WORK, "no json"]),
                 usage=Usage(input=dice.choice([None, 7]), cost_usd=dice.choice([None, 0.1])),
+                billed_usd=dice.choice([None, 0.0, 0.2]),
             )
         for status in dice.choice(
             [(), ("running", "needs_review", "accepted"), ("running", "needs_review", "rejected", "queued")]

@@ -1,19 +1,17 @@
-"""Sums by month for reports, and indexes for the filters of `log`."""
+"""Sums by month for reports."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0005"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    for name, table, columns in INDEXES:
-        op.create_index(name, table, columns, unique=False)
     op.create_table(
         "rollup", *(sa.Column(name, kind(), nullable=False) for name, kind in ROLLUP), sa.PrimaryKeyConstraint(*KEYS)
     )
@@ -28,12 +26,6 @@ def upgrade() -> None:
     for statement in (VIEW, *FILLING, *TRIGGERS):
         op.execute(statement)
 
-
-INDEXES = (
-    ("task_repository", "task", ["repository"]),
-    ("attempt_verdict", "attempt", ["verdict", "started_at"]),
-    ("attempt_harness", "attempt", ["harness", "started_at"]),
-)
 
 KEYS = ("month", "candidate", "harness", "model", "credential", "billing", "difficulty", "outcome")
 
@@ -51,6 +43,8 @@ ROLLUP = (
     ("seconds", sa.Float),
     ("cost_usd", sa.Float),
     ("priced", sa.Integer),
+    ("billed_usd", sa.Float),
+    ("billed", sa.Integer),
     ("tokens_input", sa.Integer),
     ("tokens_output", sa.Integer),
     ("tokens_cache_read", sa.Integer),
@@ -90,6 +84,7 @@ SELECT a.id, a.task_id, a.started_at,
         ORDER BY b.verdict IS 'review' DESC, b.number DESC LIMIT 1
     ) END AS rejected,
     coalesce(a.seconds, 0.0) AS seconds, coalesce(a.cost_usd, 0.0) AS cost_usd, a.cost_usd IS NOT NULL AS priced,
+    coalesce(a.billed_usd, 0.0) AS billed_usd, a.billed_usd IS NOT NULL AS billed,
     coalesce(a.tokens_input, 0) AS tokens_input, coalesce(a.tokens_output, 0) AS tokens_output,
     coalesce(a.tokens_cache_read, 0) AS tokens_cache_read, coalesce(a.tokens_cache_write, 0) AS tokens_cache_write,
     coalesce(a.tokens_reasoning, 0) AS tokens_reasoning
@@ -100,13 +95,15 @@ FILLING = (
     """\
 INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
 )
 SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, sum(attempts), sum(tasks),
     sum(counted), sum(delivered), sum(saved), sum(false_done), sum(nearly_lost), sum(accepted), sum(rejected),
-    sum(seconds), sum(cost_usd), sum(priced), sum(tokens_input), sum(tokens_output), sum(tokens_cache_read),
+    sum(seconds), sum(cost_usd), sum(priced), sum(billed_usd), sum(billed), sum(tokens_input), sum(tokens_output),
+    sum(tokens_cache_read),
     sum(tokens_cache_write), sum(tokens_reasoning)
 FROM v_measures GROUP BY month, candidate, harness, model, credential, billing, difficulty, outcome""",
     """\
@@ -120,11 +117,13 @@ TRIGGERS = (
 CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -134,6 +133,8 @@ CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.en
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -143,11 +144,13 @@ END""",
 CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -157,6 +160,8 @@ CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ende
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -167,11 +172,13 @@ CREATE TRIGGER rollup_attempt_update_before BEFORE UPDATE ON attempt
 WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -181,6 +188,8 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -191,11 +200,13 @@ CREATE TRIGGER rollup_attempt_update_after AFTER UPDATE ON attempt
 WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -205,6 +216,8 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -214,11 +227,13 @@ END""",
 CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -228,6 +243,8 @@ CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.en
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -237,11 +254,13 @@ END""",
 CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ended_at IS NOT NULL BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -251,6 +270,8 @@ CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ende
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -262,11 +283,13 @@ WHEN old.difficulty <> new.difficulty OR old.status <> new.status
 AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejected')) BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, -attempts, -tasks, -counted,
-    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -tokens_input,
+    -delivered, -saved, -false_done, -nearly_lost, -accepted, -rejected, -seconds, -cost_usd, -priced, -billed_usd,
+    -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -276,6 +299,8 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
@@ -287,11 +312,13 @@ WHEN old.difficulty <> new.difficulty OR old.status <> new.status
 AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejected')) BEGIN
     INSERT INTO rollup (
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     ) SELECT
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
-    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, tokens_input, tokens_output,
+    saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
+    tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.id
     ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
@@ -301,6 +328,8 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
         nearly_lost = nearly_lost + excluded.nearly_lost, accepted = accepted + excluded.accepted,
         rejected = rejected + excluded.rejected, seconds = seconds + excluded.seconds,
         cost_usd = cost_usd + excluded.cost_usd, priced = priced + excluded.priced,
+        billed_usd = billed_usd + excluded.billed_usd,
+        billed = billed + excluded.billed,
         tokens_input = tokens_input + excluded.tokens_input, tokens_output = tokens_output + excluded.tokens_output,
         tokens_cache_read = tokens_cache_read + excluded.tokens_cache_read,
         tokens_cache_write = tokens_cache_write + excluded.tokens_cache_write,
