@@ -10,6 +10,7 @@ the code.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -251,15 +252,15 @@ class ClaudeWatch:
         return signals
 
     def _retry(self, event: events.Object, now: float) -> list[Signal]:
-        """claude waits 0.5, 1, 2, ... 32 seconds and up to a quarter more; any other wait was stated by the server."""
-        wait: float | None = (events.number(event.get("retry_delay_ms")) or 0.0) / 1000.0
+        """claude 2.1 adds up to a quarter to every wait, its own (0.5, 1, 2, ... 32 s) and a stated one."""
+        delay = (events.number(event.get("retry_delay_ms")) or 0.0) / 1000.0
         attempt = max(1, events.integer(event.get("attempt")) or 1)
         own = min(0.5 * 2.0 ** min(attempt - 1, 10), 32.0)
-        if wait is not None and own * 0.99 <= wait <= own * 1.26:
-            wait = None
+        stated = not own * 0.99 <= delay <= own * 1.26
+        wait = float(math.ceil(delay / 1.25)) if stated else None  # servers state whole seconds
         status = events.integer(event.get("error_status"))
         word = events.string(event.get("error"))
-        channel = ErrorChannel("claude", status=status, error=word, next_try=None if wait is None else now + wait)
+        channel = ErrorChannel("claude", status=status, error=word, next_try=now + delay if stated else None)
         found = failures.classify(channel, now, default_zone=self._zone)
         kind = found.kind if found else OutcomeClass.NETWORK if status is None else OutcomeClass.UNKNOWN
         text = f"api_retry {attempt}: {word} {status}"
