@@ -27,6 +27,7 @@ from dispatcher.errors import DispatcherError, Refused, RepositoryError
 from dispatcher.repository import copies, globs
 from dispatcher.store import queue
 from dispatcher.supervisor import client, spec
+from dispatcher.supervisor.attempt_files import ATTEMPT
 from dispatcher.task import (
     Attempt,
     Billing,
@@ -140,6 +141,7 @@ async def run(
         hidden = find_hidden(ctx, task, settings, place.target)
         box = enclosure.applies(ctx.config, settings, candidate, task.difficulty, room, ctx.environ)
         job = Job(ctx, task, settings, place.target, room, box)
+        await end_left(room, folder)
         results = await examine(job, produced, hidden, folder / "result")
         red = tuple(result.command for result in results if not (result.passed or result.hidden))
         if red and place.base.base is not None:
@@ -150,6 +152,27 @@ async def run(
     except DispatcherError as error:
         return Checks(configured=True, error=error.message)
     return Checks(configured=True, results=tuple(results))
+
+
+async def end_left(room: Path, folder: Path) -> None:
+    """End and remove what checks of this attempt left when the dispatcher was killed in the middle of them."""
+    for there in await to_thread.run_sync(begun, room, folder):
+        if spec.alive(there):
+            client.send(there, {"do": "cancel", "by": "a later run"})
+            await client.wait(there, None)
+        if spec.read_exit(there) is None:
+            await to_thread.run_sync(client.end_leftovers, there)
+    await to_thread.run_sync(remove_checkouts, room)
+
+
+def remove_checkouts(room: Path) -> None:
+    for left in room.glob("check-*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def begun(room: Path, folder: Path) -> list[Path]:
+    """The folders of commands that were started for this attempt."""
+    return [found.parent for found in (*folder.rglob(ATTEMPT), *room.glob(f"check-*-tmp/*/{ATTEMPT}"))]
 
 
 async def examine(job: Job, commit: str, hidden: Hidden | None, folder: Path) -> list[CheckResult]:
@@ -336,9 +359,20 @@ async def run_step(ctx: Context, step: Step) -> CheckResult:
     record = await watched(ctx, step, variables)
     if step.box is not None:
         await to_thread.run_sync(enclosure.end_containers, ctx.config, marker)
-    if record is not None and record.reason is EndReason.CANCELLED:
-        raise Stopped("the run was stopped") if ctx.stopping else RepositoryError("ended while the checks ran")
-    return result_of(step, record)
+    if record is None:
+        await to_thread.run_sync(client.end_leftovers, step.folder)
+    return result_of(step, its_own_end(ctx, record))
+
+
+def its_own_end(ctx: Context, record: ExitRecord | None) -> ExitRecord:
+    """A command that did not come to its own end, or to our cap, says nothing about the work."""
+    if ctx.stopping:
+        raise Stopped("the run was stopped")
+    if record is None:
+        raise RepositoryError("the supervisor of a check was killed")
+    if record.reason in (EndReason.CANCELLED, EndReason.SUPERVISOR_ERROR, EndReason.SPAWN_FAILED):
+        raise RepositoryError(f"a check was ended before its time: {record.detail or record.reason}")
+    return record
 
 
 async def watched(ctx: Context, step: Step, variables: Mapping[str, str]) -> ExitRecord | None:
@@ -364,9 +398,7 @@ async def end_when_cancelled(ctx: Context, step: Step) -> None:
             return
 
 
-def result_of(step: Step, record: ExitRecord | None) -> CheckResult:
-    if record is None:
-        return CheckResult(step.command, step.hidden, False, None, 0.0, "its supervisor was killed")
+def result_of(step: Step, record: ExitRecord) -> CheckResult:
     output = head_and_tail(read_text(step.folder / "stdout") + read_text(step.folder / "stderr"))
     if record.reason is EndReason.HARD_CAP:
         output += f"\n[ended after {step.cap:.0f} s]"
