@@ -30,9 +30,8 @@ _CLAUDE_WORDS = re.compile(
     rb"\[claude-code:|^error: |conversation found with session|deferred tool marker|--dangerously-skip-permissions|"
     rb"Settings file not found|no stdin data received|/login|Claude"
 )
-_FEW = (
-    20  # lines: words alone, without an event or a log line, tell a CLI only in a text as short as its last words are
-)
+# Without an event or a log line, words tell a CLI only in a text that is as short as its last ones are.
+_FEW = 20  # lines
 
 _STATED = re.compile(
     rb'"(?:timestamp|at)"\s*:\s*(?:(?P<ms>\d{13})\b|"(?P<iso>20\d\d-\d\d-\d\dT[\d:.]{8,16}Z?)")|'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,7 @@ def test_many_files_are_a_table(run: Run) -> None:
 
 
 @pytest.fixture
-def attempt(tmp_path: Path) -> Iterator[Path]:
+def attempt(tmp_path: Path) -> Path:
     """A run that was ended live for its limit: its own lines say nothing of it, the exit record does."""
     folder = tmp_path / "attempt"
     folder.mkdir()
@@ -104,7 +103,7 @@ def attempt(tmp_path: Path) -> Iterator[Path]:
     spec.write(
         spec.AttemptSpec("m-1", ("true",), str(tmp_path), str(folder / "prompt.md"), str(folder), harness="opencode")
     )
-    yield folder
+    return folder
 
 
 RECORD = ExitRecord(
