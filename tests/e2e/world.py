@@ -53,6 +53,7 @@ class World:
     def environment(self) -> dict[str, str]:
         return {
             "HOME": str(self.user_home),
+            "DISPATCHER_HOME": str(self.home),
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "SCRIPTED_KEY": "invented",
@@ -128,7 +129,7 @@ class World:
     # --- using it ---
 
     def command(self, *words: str) -> list[str]:
-        return [str(PROGRAM), words[0], "--home", str(self.home), *words[1:]]
+        return [str(PROGRAM), *words]
 
     def run(self, *words: str, check: bool = False, **kwargs: Any) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
