@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ SECRET = "sk-very-secret"
 CARRIED = {"ANTHROPIC_API_KEY": SECRET}
 LOGIN = {"claudeAiOauth": {"accessToken": SECRET}}
 
+NONE: Mapping[str, str] = {}
+
 Files = dict[str, str | dict[str, Any]]
 
 
@@ -39,7 +42,7 @@ def look(
     harness: str = "claude",
     model: str = "claude-sonnet-5-5",
     trusted: bool = False,
-    **variables: str,
+    variables: Mapping[str, str] = NONE,
 ) -> list[str]:
     """What is wrong, each as one line. `files` are below `home/`, `work/` or `etc/`."""
     for path, content in files.items():
@@ -104,7 +107,7 @@ HELPER: Files = {SETTINGS: {"apiKeyHelper": f"echo {SECRET}"}}
 def test_claude(
     tmp_path: Path, credential: Credential, files: Files, variables: dict[str, str], words: str | None
 ) -> None:
-    found = look(tmp_path, credential, files, **variables)
+    found = look(tmp_path, credential, files, variables=variables)
     if words is None:
         assert found == []
     else:
@@ -115,7 +118,7 @@ def test_claude_with_its_own_config_dir(tmp_path: Path) -> None:
     """Another CLAUDE_CONFIG_DIR has another login, other settings, and its own .claude.json."""
     own: Files = {"own/settings.json": {"apiKeyHelper": "x"}, "own/.claude.json": {"primaryApiKey": SECRET}}
     assert look(tmp_path, PLAN, own) == []
-    found = look(tmp_path, PLAN, {}, CLAUDE_CONFIG_DIR=str(tmp_path / "own"))
+    found = look(tmp_path, PLAN, {}, variables={"CLAUDE_CONFIG_DIR": str(tmp_path / "own")})
     assert len(found) == 2
 
 
@@ -175,7 +178,7 @@ URL = "https://gate.example/v1"
 def test_opencode(
     tmp_path: Path, credential: Credential, model: str, files: Files, variables: dict[str, str], words: str | None
 ) -> None:
-    found = look(tmp_path, credential, files, harness="opencode", model=model, **variables)
+    found = look(tmp_path, credential, files, harness="opencode", model=model, variables=variables)
     if words is None:
         assert found == []
     else:
@@ -204,8 +207,7 @@ def test_where_opencode_looks_is_what_its_environment_says(tmp_path: Path) -> No
         files,
         harness="opencode",
         model="openai/gpt",
-        XDG_CONFIG_HOME=str(tmp_path / "cfg"),
-        GATE="https://gate.example",
+        variables={"XDG_CONFIG_HOME": str(tmp_path / "cfg"), "GATE": "https://gate.example"},
     )
     assert "https://gate.example/v1" in found[0]
 

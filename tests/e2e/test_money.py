@@ -344,7 +344,7 @@ def test_failures_in_a_row_hold_a_candidate_until_a_person(scripted: Purse) -> N
 
     world.run("release", "first", check=True)  # one more failure is the first one again
     world.add(world.brief("four", f"Do four.\n\n{body}"))
-    assert scripted.run().returncode == 0, scripted.world.story(task)
+    assert scripted.run().returncode == 0
     assert scripted.holds == []
 
 
@@ -411,3 +411,48 @@ def stored_plan() -> dict[str, Any]:
         "scopes": ["user:inference"],
     }
     return {"claudeAiOauth": {**login, "subscriptionType": "max"}}
+
+
+def test_the_same_limit_twice_in_a_day_is_parked_until_the_next(scripted: Purse) -> None:
+    """Released too early, it is back at once: no third try today. The clock of the hold is UTC."""
+    world = scripted.world
+    limited = {"error": {"status": 429, "message": "Subscription quota exceeded."}}
+    body = script({"model": "scripted/s[12]", "steps": [limited]}, {"steps": [{"text": "Done."}]})
+    text = world.config_text().replace("[first, second, third]", "[first]")
+    (world.home / "models.yaml").write_text(text)
+    world.add(world.brief("one", body, expect="report"))
+    assert scripted.run().returncode == 75
+    [first] = scripted.holds
+    assert (first["scope"], first["key"]) == ("credential", "test")
+    assert first["until"] - first["created_at"] == pytest.approx(3600, abs=5), "a guess"
+
+    released = json.loads(world.run("release", "test", "--json", check=True).stdout)
+    assert [hold["id"] for hold in released] == [first["id"]]
+    assert scripted.run().returncode == 75
+    [second] = scripted.holds
+    midnight = (second["created_at"] // 86400 + 1) * 86400
+    assert second["until"] == max(midnight, second["created_at"] + 3600)
+    assert "until the next day" in second["reason"]
+    assert json.loads(world.run("holds", "--json", check=True).stdout)[0]["until"] == second["until"]
+
+
+def test_a_bill_for_third_party_use_holds_the_credential(scripted: Purse) -> None:
+    """The provider says by text alone that the plan does not pay for this."""
+    text = "Third-party apps now draw from extra usage, not your plan limits."
+    body = script({"steps": [{"error": {"status": 400, "message": text}}]})
+    task = scripted.world.do(scripted.world.brief("one", body), expect_exit=1)
+
+    [attempt] = scripted.world.attempts(task)
+    assert (attempt["outcome"], attempt["billed_usd"]) == ("billing_mismatch", None)
+    [held] = scripted.holds
+    assert (held["key"], held["until"]) == ("test", None)
+    assert "dispatcher release test" in scripted.world.task(task)["status_reason"]
+
+
+def test_hold_speaks_json(scripted: Purse) -> None:
+    world = scripted.world
+    world.add(world.brief("one", script({"steps": []})))
+    made = json.loads(world.run("hold", "test/scripted/s1", "--for", "2h", "--json", check=True).stdout)
+    assert (made["scope"], made["key"]) == ("model", "test/scripted/s1")
+    assert made["until"] - made["created_at"] == pytest.approx(7200)
+    assert world.run("hold", "nothing-of-that-name", "--json").returncode == 2
