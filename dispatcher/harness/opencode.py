@@ -46,7 +46,7 @@ PLUGIN = PurePosixPath(__file__).parent / "bridge" / "opencode.js"
 
 _AGENTS = ("build", "general", "explore", "plan")
 _GOES_ON = frozenset({"tool-calls", "unknown", ""})  # finishes after which opencode asks the model again
-_DENIED = ("prevents you from using this specific tool call", "rejected permission to use")
+_DENIED = re.compile(r"The user (has specified a rule which prevents you from|rejected permission to) us")
 _SIDE_AGENTS = frozenset({"title", "summary"})
 _QUOTA = frozenset({OutcomeClass.QUOTA_EXHAUSTED, OutcomeClass.RATE_LIMITED})
 _CLOSED_TODO = frozenset({"completed", "cancelled"})
@@ -503,7 +503,7 @@ class _Reader:
             self._run.error, self._run.overflow = None, False  # it went on: whatever it was is overcome
             self._runaway.tool_succeeded()
             found.runaway = ""
-        if any(words in failed for words in _DENIED):
+        if _DENIED.match(failed):  # from its start: the rest of an error may hold any words
             found.denials.append(_call_text(part))
         if part.get("tool") == "todowrite":
             todos = events.items(events.obj(state, "input").get("todos"))

@@ -212,7 +212,9 @@ def test_a_rejected_question_ends_a_run() -> None:
     done = json.dumps(
         {"type": "done", "sessionID": "ses_1", "reason": "idle", "rejected": ["external_directory"]}
     ).encode()
-    outcome = opencode(STEP, tool("error", error="The user rejected permission to use this specific tool call."), CALLS, done)
+    outcome = opencode(
+        STEP, tool("error", error="The user rejected permission to use this specific tool call."), CALLS, done
+    )
     assert outcome.kind is O.PERMISSION_DENIED
     assert "permission external_directory" in outcome.denials
     assert opencode(*GOOD, json.dumps({"type": "done", "sessionID": "ses_1", "reason": "idle"}).encode()).positive
