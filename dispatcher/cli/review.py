@@ -17,6 +17,7 @@ from dispatcher.task import CheckResult, Status, Task
 if TYPE_CHECKING:
     from dispatcher.store import Store
 
+_WAYS = ("ff", "merge", "squash")
 _FINISHED = frozenset({Status.NEEDS_REVIEW, Status.NEEDS_HUMAN, Status.ACCEPTED, Status.REJECTED})
 
 
@@ -69,6 +70,8 @@ def _refuse_nonsense(
         raise BadInput("--into goes with --accept")
     if how is not None and into is None:
         raise BadInput("--how goes with --accept --into BRANCH")
+    if how is not None and how not in _WAYS:
+        raise BadInput(f"--how cannot be {how!r}", hint=f"one of: {', '.join(_WAYS)}")
     if follow_up and not reject:
         raise BadInput("--follow-up goes with --reject --note TEXT")
 
