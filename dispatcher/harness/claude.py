@@ -202,6 +202,8 @@ class ClaudeWatch:
             event = events.parse(line)
             if event is not None:
                 return self._parsed(kind, event, now)
+        if kind == "tool_progress" and b'"heartbeat":true' in line:
+            return []  # every 30 s while a tool runs (claude 2.1): the process lives, whether work moves is not said
         return [Signal(SignalKind.PROGRESS, now, kind)] if kind else []
 
     def _parsed(self, kind: str, event: events.Object, now: float) -> list[Signal]:

@@ -21,7 +21,7 @@ import time
 
 from dispatcher.supervisor import attempt_files as files
 from dispatcher.supervisor import cgroup, plain_json, processes
-from dispatcher.supervisor.activity import Activity
+from dispatcher.supervisor.activity import TOLERANCE, Activity
 from dispatcher.supervisor.capping import Cap
 from dispatcher.supervisor.clocks import Clocks
 from dispatcher.supervisor.follow import Follower
@@ -44,6 +44,7 @@ BUDGET = 32 * 1024 * 1024  # bytes of one file read in one look
 QUICK = 2.0  # grace of a worker that only sleeps on a limit
 LEFTOVERS = 1.0  # grace of what a worker left behind after it ended by itself
 DISK_PATIENCE = 600.0  # seconds to wait for disk space for the exit record
+HARNESS_START = 1.0 + TOLERANCE  # seconds: what starts sooner after us is the harness itself, never a tool of its calls
 AGAIN = 1.0  # seconds until a program that was not there is tried once more: it may be replacing itself
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -263,8 +264,9 @@ class Supervisor:
         """Look at the tree's CPU, when silence makes that worth its price."""
         if not self.clocks.tool_open or self.clocks.plain:
             self.call_began = 0.0
-        elif self.call_began == 0.0:
-            self.call_began = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
+        elif self.call_began == 0.0 and hasattr(time, "CLOCK_BOOTTIME"):
+            harness_up = self.own[1] / processes.TICKS + HARNESS_START
+            self.call_began = max(time.clock_gettime(time.CLOCK_BOOTTIME), harness_up)
         elapsed = self.clocks.sample_due()
         if elapsed is not None:
             self.clocks.sampled(self.activity.sample(self.tree.find(), elapsed, self.call_began))

@@ -159,6 +159,15 @@ def test_the_end_of_an_answer_and_what_takes_it_back() -> None:
 # --- claude -------------------------------------------------------------------------------------------------------
 
 
+def test_a_heartbeat_proves_no_progress_of_an_open_call() -> None:
+    """claude prints one every 30 s for as long as a tool runs, also when the tool hangs for ever."""
+    beat = b'{"type":"tool_progress","tool_use_id":"toolu_1","tool_name":"Bash","elapsed_time_seconds":30,%s"uuid":"u"}'
+    watcher = watch("claude")
+    assert K.TOOL_STARTED in kinds(feed(watcher, [assistant(1, use(1, "make"))]))
+    assert feed(watcher, [beat % b'"heartbeat":true,']) == []
+    assert kinds(feed(watcher, [beat % b""])) == {K.PROGRESS}
+
+
 def api_retry(**fields: object) -> bytes:
     return json.dumps({"type": "system", "subtype": "api_retry", "max_retries": 2, **fields}).encode()
 

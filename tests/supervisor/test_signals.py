@@ -162,6 +162,24 @@ def test_silence_on_an_open_call_that_works(attempt: Attempt) -> None:
     assert record.active_seconds > 3
 
 
+BEATS = """
+import json, subprocess, sys, time
+call = {"id": "m", "content": [{"type": "tool_use", "id": "toolu_1", "name": "Bash"}]}
+print(json.dumps({"type": "assistant", "message": call}, separators=(",", ":")), flush=True)
+subprocess.Popen(["sleep", "1000", *sys.argv[1:]], start_new_session=True)
+while True:
+    print('{"type":"tool_progress","tool_use_id":"toolu_1","heartbeat":true}', flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_heartbeats_of_a_hung_call_do_not_keep_it_alive(attempt: Attempt) -> None:
+    """claude beats for ever while its Bash hangs: CPU and writes of the tool decide, and there are none."""
+    (attempt.folder / "beats.py").write_text(BEATS)
+    record = attempt.run(f"exec {PYTHON} -I -S $F/beats.py $TOKEN", **CLAUDE, stall=2.0, hard_cap=30.0)
+    assert (record.reason, record.survivors) == (EndReason.STALLED, 0)
+
+
 # --- the listener by itself ---------------------------------------------------------------------------------------
 
 
