@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 _LEFT = "SELECT count(*) AS number FROM task WHERE batch = ? AND status IN ('queued', 'running', 'waiting')"
 _STATUSES = "SELECT status, count(*) AS number FROM task WHERE batch = ? GROUP BY status ORDER BY status"
 _CANDIDATES = """
-SELECT a.candidate, count(*) AS attempts, sum(a.outcome = 'completed') AS completed,
-    sum(a.outcome IN ('rate_limited', 'quota_exhausted')) AS limited, round(sum(coalesce(a.seconds, 0)), 1) AS seconds,
+SELECT a.candidate, count(*) AS attempts, coalesce(sum(a.outcome = 'completed'), 0) AS completed,
+    coalesce(sum(a.outcome IN ('rate_limited', 'quota_exhausted')), 0) AS limited,
+    round(sum(coalesce(a.seconds, 0)), 1) AS seconds,
     sum(coalesce(a.tokens_input, 0) + coalesce(a.tokens_output, 0)) AS tokens, round(sum(a.cost_usd), 4) AS cost_usd
 FROM attempt a JOIN task t ON t.id = a.task_id WHERE t.batch = ? GROUP BY a.candidate ORDER BY a.candidate
 """
