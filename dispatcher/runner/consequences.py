@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from dispatcher import harness, holding, quota, routing
 from dispatcher.harness.base import BRIDGE_FILE, Channel, Signal, SignalKind
-from dispatcher.runner.reading import lines
 from dispatcher.store import history, holds
 from dispatcher.task import Attempt, Billing, Candidate, HoldRequest, HoldScope, Outcome, OutcomeClass, Verdict
 
@@ -88,11 +87,10 @@ def _mismatch(attempt: Attempt, *, overage: bool) -> Signal | None:
     folder = Path(attempt.folder)
     channels: tuple[tuple[Channel, str], ...] = (("bridge", BRIDGE_FILE), ("stdout", "stdout"))
     for channel, name in channels:
-        with lines(folder / name) as found:
-            for line in found:
-                for signal in watch.feed(channel, line, attempt.started_at):
-                    if signal.kind is SignalKind.MISMATCH:
-                        return signal
+        for line in lines(folder / name):
+            for signal in watch.feed(channel, line, attempt.started_at):
+                if signal.kind is SignalKind.MISMATCH:
+                    return signal
     return None
 
 

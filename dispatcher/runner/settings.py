@@ -10,7 +10,9 @@ from dispatcher.review import about
 from dispatcher.task import Brief, Candidate, CopyMode, Deliver, Expect, Limits, Task, Tools
 
 if TYPE_CHECKING:
-    from dispatcher.config import Config
+    from dispatcher.config import Config, RepositoryConfig
+
+COMPARISON = "comparison"  # flag of a task that is one of several runs of the same brief
 
 _ORDER = (Tools.READ, Tools.EDIT, Tools.FULL)
 
@@ -46,6 +48,13 @@ def settings_for(config: Config, task: Task) -> Settings:
     """Merge brief, repository and defaults; raises BriefError when the stored brief no longer parses."""
     brief = briefs.parse(task.brief_text, file=task.brief_path or f"task {task.id}")
     repository = config.repository(task.repository)
+    settings = _merged(config, task, brief, repository)
+    if COMPARISON in task.flags:  # nothing of it is decided by itself, and no run sees the files of another one
+        return replace(settings, deliver=Deliver.BRANCH, auto_accept=None, copy_mode=CopyMode.CLONE)
+    return settings
+
+
+def _merged(config: Config, task: Task, brief: Brief, repository: RepositoryConfig) -> Settings:
     return Settings(
         brief=brief,
         limits=replace(config.limits, **brief.limits),  # type: ignore[arg-type]
