@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dispatcher import enclosure, environment, harness, host, money, programs, prompts
-from dispatcher.errors import Refused
+from dispatcher.errors import DispatcherError, Refused
 from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
+from dispatcher.runner import trouble
 from dispatcher.runner.place import Place, folder_of
 from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings
@@ -38,6 +39,16 @@ class Started:
     process: subprocess.Popen[bytes]
 
 
+@dataclass(frozen=True)
+class Worker:
+    """Who is about to be started, and how."""
+
+    candidate: Candidate
+    command: tuple[str, ...]
+    version: str | None
+    box: enclosure.Enclosure | None
+
+
 async def start(
     ctx: Context, task: Task, settings: Settings, candidate: Candidate, place: Place, *, others_free: bool
 ) -> Started:
@@ -52,12 +63,32 @@ async def start(
     if box is None and not settings.trusted:
         await to_thread.run_sync(enclosure.refuse_own_code, candidate.harness, place.copy, base)
     attempt = open_row(ctx, task, candidate, version, place)
+    try:
+        worker = Worker(candidate, program.command, version, box)
+        return Started(attempt, await launch(ctx, task, settings, place, attempt, worker, others_free=others_free))
+    except (DispatcherError, OSError) as error:
+        trouble.never_started(ctx, attempt, str(error))
+        raise
+
+
+async def launch(
+    ctx: Context,
+    task: Task,
+    settings: Settings,
+    place: Place,
+    attempt: Attempt,
+    started: Worker,
+    *,
+    others_free: bool,
+) -> subprocess.Popen[bytes]:
+    """The folder, the prompt, the environment; the process comes last."""
+    candidate, version, box = started.candidate, started.version, started.box
     folder = Path(attempt.folder)
     make_folder(folder)
     before = await to_thread.run_sync(evidence.snapshot, place.copy) if place.base else None
     if before is not None:
         (folder / BEFORE_FILE).write_text(before.to_json(), encoding="utf-8")
-    command = build_command(task, settings, candidate, place, attempt, program.command)
+    command = build_command(task, settings, candidate, place, attempt, started.command)
     write_files({**command.files, str(folder / "prompt.md"): await prompt_text(ctx, task, settings, place)})
     if command.session_id:
         history.update_attempt(ctx.store, attempt.id, session_id=command.session_id)
@@ -74,7 +105,7 @@ async def start(
             "GIT_TRACE2_EVENT": str(folder / TRACE_FILE),
             BRIDGE_VARIABLE: str(folder / BRIDGE_FILE),
         },
-        programs=[program.command[0]],
+        programs=[started.command[0]],
     )
     notes = (*attempt.notes, *worker.notes, *who_pays(candidate, worker))
     if notes:
@@ -83,8 +114,7 @@ async def start(
     if box is not None:
         command, variables = enclose(box, command, variables, candidate, place, attempt)
     spec.write(attempt_spec(attempt, command, settings, candidate, version, others_free=others_free))
-    process = await to_thread.run_sync(client.launch, folder, variables)
-    return Started(attempt, process)
+    return await to_thread.run_sync(client.launch, folder, variables)
 
 
 def enclose(
@@ -266,6 +296,8 @@ def attempt_spec(
         folder=attempt.folder,
         harness=candidate.harness,
         model=candidate.model,
+        candidate=candidate.name,
+        credential=candidate.credential.name,
         billing=str(candidate.credential.billing),
         start=limits.start,
         stall=limits.stall,

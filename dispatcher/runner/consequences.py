@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dispatcher import harness, holding, quota, routing
 from dispatcher.harness.base import BRIDGE_FILE, Channel, Signal, SignalKind
 from dispatcher.store import history, holds
+from dispatcher.supervisor.transcript import lines
 from dispatcher.task import Attempt, Billing, Candidate, HoldRequest, HoldScope, Outcome, OutcomeClass, Verdict
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     folder = Path(attempt.folder)
     record = spec.read_exit(folder)
     if record is None:
-        await to_thread.run_sync(client.end_leftovers, folder)
+        await to_thread.run_sync(client.end_leftovers, folder, attempt.marker)
     await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
     outcome = read_outcome(attempt, record, ctx.clock())
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
@@ -103,8 +103,10 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
 
 
 def look(place: Place, folder: Path) -> Evidence:
-    before = folder / BEFORE_FILE
-    start = evidence.TaskBase.from_json(before.read_text(encoding="utf-8")) if before.exists() else None
+    try:
+        start = evidence.TaskBase.from_json((folder / BEFORE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        start = None  # a crash while it was written: no worker was started then
     assert place.base is not None
     delivery.clear_stale_lock(place.copy)
     return evidence.inspect(place.copy, place.base, start, trace=folder / TRACE_FILE, target=place.target)

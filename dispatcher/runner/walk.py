@@ -12,7 +12,7 @@ from dispatcher import money, programs, quota, routing
 from dispatcher.checks import Stopped
 from dispatcher.errors import DispatcherError
 from dispatcher.runner import attempt as attempts
-from dispatcher.runner import offline
+from dispatcher.runner import offline, trouble
 from dispatcher.runner.place import prepare
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
@@ -73,6 +73,8 @@ async def step(ctx: Context, task: Task) -> Task:
     except money.WrongMoney as wrong:
         return hold(ctx, task, candidate, describe(wrong))
     except DispatcherError as wrong:
+        if trouble.stops_the_run(wrong) is not None:
+            raise
         current = queue.get(ctx.store, task.id)
         return ask_person(ctx, task, describe(wrong)) if goes_on(ctx, current) else current
     remember(ctx, task, plan, started.attempt)
