@@ -12,9 +12,10 @@ QUEUE = "Queue and run"
 LOOK = "Look"
 STEER = "Steer"
 ROSTER = "Models and holds"
+RECORD = "Report and move the log"
 CARE = "By the clock, and cleaning up"
 
-GROUPS = (START, QUEUE, LOOK, STEER, ROSTER, CARE)
+GROUPS = (START, QUEUE, LOOK, STEER, ROSTER, RECORD, CARE)
 
 
 class Entry(NamedTuple):
@@ -33,11 +34,13 @@ COMMANDS = (
     Entry("add", "queue", QUEUE, "Queue briefs: files, a folder, or - for stdin."),
     Entry("edit", "queue", QUEUE, "Change the brief of a task that is not running."),
     Entry("run", "queue", QUEUE, "Work on the queue until nothing can run now."),
+    Entry("compare", "compare", QUEUE, "Run one brief with several candidates, side by side."),
     Entry("status", "look", LOOK, "What runs, waits, and needs a person."),
     Entry("ready", "look", LOOK, "What can run now, and what other tasks wait for."),
     Entry("show", "look", LOOK, "One task whole: attempts, evidence, verdicts."),
     Entry("explain", "explain", LOOK, "Tell a task's story: what was seen, what was decided, why."),
-    Entry("log", "look", LOOK, "The attempts, newest first."),
+    Entry("log", "history", LOOK, "The attempts, newest first."),
+    Entry("watch", "history", LOOK, "One live screen: slots, queue, holds, approvals, load."),
     Entry("tail", "look", LOOK, "What a worker says and does, readable."),
     Entry("work", "look", LOOK, "Print the path of a task's copy."),
     Entry("classify", "explain", LOOK, "How a saved run of either CLI ended, and what proves it."),
@@ -51,6 +54,9 @@ COMMANDS = (
     Entry("hold", "roster", ROSTER, "Keep a candidate, credential or provider from use."),
     Entry("release", "roster", ROSTER, "Lift a hold."),
     Entry("quota", "roster", ROSTER, "What is used, of which budget, and when it runs out."),
+    Entry("report", "history", RECORD, "What was done, on which model, and what it cost."),
+    Entry("export", "history", RECORD, "Write the whole log as JSON lines; import reads it back."),
+    Entry("import", "history", RECORD, "Read an export, a joblog, or what was run by hand."),
     Entry("cron", "care", CARE, "Start run by the clock: install, show or remove."),
     Entry("prune", "care", CARE, "Remove old logs and finished copies; never unsaved work."),
     Entry("bug-report", "care", CARE, "Pack one task into an archive, keys taken out."),

@@ -67,7 +67,25 @@ class Command:
 _HOME = Option("explicit", _path)
 _JSON = Option("as_json")
 _JOBS = Option("jobs", _positive)
-_TAKE = Option("limit", _positive)
+_TAKE = Option("limit", _number)
+_LOG_WORDS = (
+    "status",
+    "outcome",
+    "verdict",
+    "difficulty",
+    "candidate",
+    "model",
+    "harness",
+    "credential",
+    "repository",
+    "batch",
+    "since",
+    "until",
+    "text",
+    "where",
+    "sort",
+    "columns",
+)
 
 COMMANDS = {
     "status": Command(
@@ -81,18 +99,18 @@ COMMANDS = {
             "--limit": _TAKE,
             "-n": _TAKE,
             "--task": Option("task_id", _number),
-            "--candidate": Option("candidate", str),
-            "--status": Option("status", str),
+            **{f"--{name}": Option(name, str) for name in _LOG_WORDS},
             "--json": _JSON,
+            "--jsonl": Option("as_jsonl"),
             "--csv": Option("as_csv"),
         },
         {
             "explicit": None,
             "limit": 20,
             "task_id": None,
-            "candidate": None,
-            "status": None,
+            **dict.fromkeys(_LOG_WORDS),
             "as_json": False,
+            "as_jsonl": False,
             "as_csv": False,
         },
     ),

@@ -13,7 +13,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal
 
     Form = Literal["auto", "json", "csv"]
@@ -38,6 +38,9 @@ def clean(text: str) -> str:
 def clean_block(text: str) -> str:
     """The same for text of many lines: line ends and tabs stay."""
     return _UNSAFE_IN_BLOCK.sub(_visible, text.replace("\r\n", "\n"))
+
+
+_LONGEST = 300  # characters of one cell: a title of a megabyte must not push all others off the screen
 
 
 class Column:
@@ -69,7 +72,10 @@ class Column:
 
     def text(self, row: Mapping[str, Any]) -> str:
         value = row.get(self.key)
-        return self.none if value is None else clean(self.show(value))
+        if value is None:
+            return self.none
+        text = self.show(value)
+        return clean(text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ...")
 
 
 def form(*, as_json: bool = False, as_csv: bool = False) -> Form:
@@ -89,7 +95,7 @@ def table(
     if form == "json":
         return json_out(list(rows))
     if form == "csv":
-        return _csv(rows, columns)
+        return csv_out(rows, columns)
     if not rows:
         if empty:
             out(empty)
@@ -106,6 +112,14 @@ def json_out(value: object) -> None:
     import json
 
     out(json.dumps(value, indent=2, default=_to_json))
+
+
+def jsonl_out(rows: Iterable[object]) -> None:
+    """One JSON document a line, written as they come."""
+    import json
+
+    for row in rows:
+        out(json.dumps(row, default=_to_json))
 
 
 def out(line: str = "") -> None:
@@ -144,7 +158,8 @@ def _plain(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None
         out("  ".join(cells).rstrip())
 
 
-def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+def csv_out(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    """The raw values of the columns; unknown is empty. Rows are written as they come."""
     import csv
 
     writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -10,7 +10,7 @@ from dispatcher.cli import home
 from dispatcher.cli.render import clean, clean_block, json_out, out
 from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.errors import NotFound
-from dispatcher.store import glance, history, queue
+from dispatcher.store import history, lookup, queue, reviews
 from dispatcher.task import Status
 
 if TYPE_CHECKING:
@@ -20,19 +20,49 @@ if TYPE_CHECKING:
     from dispatcher.task import Attempt, CheckResult, Task
 
 
+_LONGEST = 1024 * 1024  # bytes of one line
 _GOES_ON = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED})
 
 
-def show_task(number: int, explicit: Path | None, *, brief: bool, as_json: bool) -> None:
+def show_task(number: int, explicit: Path | None, *, brief: bool, only: int | None, as_json: bool) -> None:
     with home.existing(explicit) as store:
         task = queue.get(store, number)
         attempts = history.attempts(store, number)
+        if only is not None:
+            attempts = [pick_attempt(attempts, number, only)]
         if as_json:
             return json_out(_document(store, task, attempts))
         _print(store, task, attempts)
     if brief:
         out(f"\n--- brief ---\n{clean_block(task.brief_text)}")
     return None
+
+
+def show_file(number: int, explicit: Path | None, *, attempt: int | None, names: list[str]) -> None:
+    """Files of one attempt, line by line: they may be as large as `log_bytes` allows."""
+    from pathlib import Path
+
+    with home.existing(explicit) as store:
+        queue.get(store, number)
+        folder = Path(pick_attempt(history.attempts(store, number), number, attempt).folder)
+    for name in names:
+        try:
+            with (folder / name).open("rb") as file:
+                while line := file.readline(_LONGEST):
+                    out(clean_block(line.decode("utf-8", "replace").rstrip("\n")))
+        except OSError as error:
+            hint = "prune removes old attempt folders; an import brings none"
+            raise NotFound(f"{folder / name} cannot be read: {error.strerror}", hint=hint) from None
+
+
+def pick_attempt(attempts: list[Attempt], task: int, number: int | None) -> Attempt:
+    """The one with this number; None: the last."""
+    if not attempts:
+        raise NotFound(f"task {task} has no attempt yet", hint="start it with: dispatcher run")
+    for attempt in attempts:
+        if number in (None, attempt.number) and (number is not None or attempt is attempts[-1]):
+            return attempt
+    raise NotFound(f"task {task} has no attempt {number}", hint=f"it has {len(attempts)}")
 
 
 def print_copy(number: int, explicit: Path | None) -> None:
@@ -45,15 +75,35 @@ def print_copy(number: int, explicit: Path | None) -> None:
 
 def _document(store: Store, task: Task, attempts: list[Attempt]) -> dict[str, Any]:
     """The shape of `show --json`: the task's fields, its attempts with checks and evidence, its events."""
-    rows = list(reversed(glance.attempts(store, task=task.id)))
+    found = {row["attempt"]: row for row in lookup.find(store, lookup.Query({"task": [task.id]}, limit=0))}
+    rows = [found[attempt.number] for attempt in attempts]
     for row, attempt in zip(rows, attempts, strict=True):
         row["proof"] = attempt.proof
         row["notes"] = list(attempt.notes)
         row["final_text"] = attempt.final_text
         row["snapshot_ref"] = attempt.snapshot_ref
-        row["evidence"] = json.loads(attempt.evidence) if attempt.evidence else None
+        row["evidence"] = evidence_of(attempt)
         row["checks"] = history.checks_of(store, attempt.id)
-    return {"task": task, "attempts": rows, "events": list(queue.events(store, task.id))}
+    return {
+        "task": task,
+        "attempts": rows,
+        "reviews": reviews.of(store, task.id),
+        "approvals": _approvals(store, task.id),
+        "events": list(queue.events(store, task.id)),
+    }
+
+
+def _approvals(store: Store, task_id: int) -> list[dict[str, Any]]:
+    return [dict(row) for row in store.read("SELECT * FROM v_approvals WHERE task_id = ? ORDER BY id", (task_id,))]
+
+
+def evidence_of(attempt: Attempt) -> dict[str, Any] | None:
+    """What git said, as it was stored; None when there is nothing, or nothing that can be read."""
+    try:
+        found = json.loads(attempt.evidence) if attempt.evidence else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _print(store: Store, task: Task, attempts: list[Attempt]) -> None:
@@ -63,12 +113,22 @@ def _print(store: Store, task: Task, attempts: list[Attempt]) -> None:
             out(f"  {name:<11} {clean(value)}")
     for attempt in attempts:
         _print_attempt(store, attempt)
+    _print_judgements(store, task)
     out("\nhistory")
     for event in queue.events(store, task.id):
         by = f"  [{clean(event.by)}]" if event.by and event.by != "dispatcher" else ""
         out(f"  {clock(event.at)}  {clean(event.text)}{by}")
     if task.final_text:
         out(f"\nlast words of the worker\n{_indented(task.final_text)}")
+
+
+def _print_judgements(store: Store, task: Task) -> None:
+    for review in reviews.of(store, task.id):
+        words = f": {review.text}" if review.text else ""
+        out(f"\nreview: {review.decision} by {clean(review.by)} ({review.kind}){clean(words)}")
+    for call in _approvals(store, task.id):
+        answer = f" by {call['answered_by']}" if call["answered_by"] else ""
+        out(clean(f"approval {call['id']}: {call['status']}{answer}: {call['tool']} {call['input'][:200]}"))
 
 
 def _facts(task: Task) -> list[tuple[str, str]]:
@@ -108,22 +168,41 @@ def _attempt_facts(attempt: Attempt) -> list[tuple[str, str]]:
     model = attempt.model
     if attempt.observed_model and attempt.observed_model != attempt.model:
         model += f", answered by {attempt.observed_model}"
+    kinds = [
+        ("in", usage.input),
+        ("out", usage.output),
+        ("cache read", usage.cache_read),
+        ("cache write", usage.cache_write),
+        ("reasoning", usage.reasoning),
+    ]
     spent = [
-        f"{tokens(usage.input)} in" if usage.input is not None else "",
-        f"{tokens(usage.output)} out" if usage.output is not None else "",
+        *(f"{tokens(count)} {kind}" for kind, count in kinds if count is not None),
         f"{money(usage.cost_usd)} list price" if usage.cost_usd is not None else "",
     ]
     return [
         ("model", f"{model} ({attempt.model_evidence}) on {attempt.credential} ({attempt.billing})"),
+        ("run by", _run_by(attempt)),
         ("outcome", f"{attempt.outcome}: {attempt.outcome_reason}" if attempt.outcome else "in flight"),
         ("proof", attempt.proof),
         ("ended", _ended(attempt)),
         ("git", _evidence(attempt)),
         ("verdict", f"{attempt.verdict}: {attempt.verdict_reason}" if attempt.verdict else ""),
+        ("commits", _commits(attempt)),
         ("kept", attempt.snapshot_ref or ""),
         ("used", ", ".join(filter(None, spent))),
         ("files", attempt.folder),
     ]
+
+
+def _run_by(attempt: Attempt) -> str:
+    harness = f"{attempt.harness} {attempt.harness_version or ''}".strip()
+    session = f", session {attempt.session_id}" if attempt.session_id else ""
+    return f"{harness} on {attempt.host or 'this machine'} ({attempt.source}{session})"
+
+
+def _commits(attempt: Attempt) -> str:
+    base, result = attempt.base_commit, attempt.result_commit
+    return f"{(base or 'none')[:12]} -> {(result or 'none')[:12]}" if base or result else ""
 
 
 def _ended(attempt: Attempt) -> str:
@@ -138,9 +217,9 @@ def _ended(attempt: Attempt) -> str:
 
 
 def _evidence(attempt: Attempt) -> str:
-    if not attempt.evidence:
+    found = evidence_of(attempt)
+    if found is None:
         return ""
-    found = json.loads(attempt.evidence)
     if found.get("error"):
         return f"git failed: {found['error']}"
     commits, dirty = found.get("commits", []), found.get("dirty", [])

@@ -25,7 +25,10 @@ def ago(moment: float, now: float) -> str:
 
 def clock(moment: float) -> str:
     """Local date and time, to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+    except (OverflowError, ValueError, OSError):
+        return f"time {moment:g}"  # no calendar reaches that far
 
 
 def until(moment: float | None, now: float) -> str:

@@ -88,7 +88,7 @@ def _tiles(summary: Table) -> str:
 def _number(row: Row) -> str:
     if row["number"] is None:
         return "unknown"
-    return money(row["number"]) if row["key"] == "list_price_usd" else escape(shown(row["number"], Column("n", "n")))
+    return money(row["number"]) if row["key"].endswith("_usd") else escape(shown(row["number"], Column("n", "n")))
 
 
 def _legend() -> str:

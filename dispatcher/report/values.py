@@ -4,7 +4,7 @@ A row of sums has the keys candidate, harness, model, credential, billing, diffi
 tasks (the first attempt of a task on its candidate), delivered (tasks brought to review), saved (by a finish, continue
 or confirm prompt), false_done (the worker said done, git or the checks said otherwise), nearly_lost (it failed, and
 work that it left was kept), accepted and rejected (tasks whose result came from it), seconds, cost_usd over `priced`
-attempts, tokens by kind. Unknown stays None and is never 0.
+and billed_usd over `billed` attempts, tokens by kind. Unknown stays None and is never 0.
 """
 
 from __future__ import annotations
@@ -128,6 +128,10 @@ def _usd(rows: Sequence[Row]) -> float | None:
     return round(_total(rows, "cost_usd"), 6) if _total(rows, "priced") else None
 
 
+def _billed(rows: Sequence[Row]) -> float | None:
+    return round(_total(rows, "billed_usd"), 6) if _total(rows, "billed") else None
+
+
 def _most(groups: Mapping[Any, list[Row]]) -> list[tuple[Any, list[Row]]]:
     return sorted(groups.items(), key=lambda item: (-_total(item[1], "attempts"), str(item[0])))
 
@@ -162,6 +166,7 @@ def _summary(sums: Sequence[Row], tasks: Sequence[Row]) -> Table:
         ("nearly_lost", "Work nearly lost", _total(sums, "nearly_lost"), "failed attempts whose work was kept"),
         ("minutes", "Minutes of work", _minutes(sums), "waiting does not count"),
         ("list_price_usd", "List price in USD", _usd(sums), f"known for {priced} of {attempts} attempts"),
+        ("billed_usd", "Billed in USD", _billed(sums), f"known for {_total(sums, 'billed')} of {attempts} attempts"),
     ]
     rows = tuple(
         {"key": key, "what": what, "number": number, "note": note}
@@ -235,6 +240,8 @@ def _credentials(sums: Sequence[Row]) -> Table:
             **{kind: _total(group, kind) for kind in _TOKENS},
             "list_price_usd": _usd(group),
             "priced": _total(group, "priced"),
+            "billed_usd": _billed(group),
+            "billed": _total(group, "billed"),
         }
         for key, group in _most(_groups(sums, lambda row: (row["credential"], row["billing"])))
     )
@@ -249,10 +256,14 @@ def _credentials(sums: Sequence[Row]) -> Table:
         Column("tokens_cache_read", "cache read", "tokens"),
         Column("tokens_cache_write", "cache write", "tokens"),
         Column("tokens_reasoning", "reasoning", "tokens"),
-        Column("list_price_usd", "price", "usd"),
+        Column("list_price_usd", "list price", "usd"),
         Column("priced", "price known"),
+        Column("billed_usd", "billed", "usd"),
+        Column("billed", "billed known"),
     )
-    note = "The price is the list price as the CLI computes it, of the attempts for which it is known."
+    note = (
+        "The list price is what the CLI computes; billed is what was really paid. Both of the attempts that have one."
+    )
     return Table("credentials", "Minutes and money by credential", columns, rows, note)
 
 
@@ -274,6 +285,7 @@ def _accepted(sums: Sequence[Row]) -> Table:
                 "minutes_per_accepted": round(minutes / accepted, 2) if accepted else None,
                 "usd_per_accepted": round(usd / accepted, 6) if accepted and usd is not None else None,
                 "priced": _total(group, "priced"),
+                "billed_usd": _billed(group),
             }
         )
     columns = (
@@ -287,6 +299,7 @@ def _accepted(sums: Sequence[Row]) -> Table:
         Column("minutes_per_accepted", "minutes per accepted", "minutes"),
         Column("usd_per_accepted", "price per accepted", "usd"),
         Column("priced", "price known"),
+        Column("billed_usd", "billed", "usd"),
     )
     note = "All that the model spent on such tasks, failed attempts included, over the tasks accepted from it."
     return Table("accepted", "Cost of an accepted task", columns, tuple(rows), note)

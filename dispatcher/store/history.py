@@ -16,7 +16,7 @@ from dispatcher.store import holds as hold_rows
 from dispatcher.store import queue
 from dispatcher.store.database import Store, Transaction
 from dispatcher.store.rows import attempt_of, check_of, columns, counters_of, dump, task_of
-from dispatcher.store.text import MAX_LINE, clean
+from dispatcher.store.text import MAX_LINE, clean, match
 from dispatcher.task import Attempt, CheckResult, Checks, HoldScope, OutcomeClass, Status, Task, Usage
 
 TYPE_CHECKING = False
@@ -70,6 +70,7 @@ def begin_attempt(store: Store, *, owner: str | None = None, **fields: object) -
         folder = str(fields["folder"]).replace("{number}", str(number))
         values = columns({**_DEFAULTS, **fields, "folder": folder, "number": number}, _FIELDS)
         attempt_id = transaction.insert("attempt", values)
+        transaction.journal("attempt", {"id": attempt_id, **values})
         counted = counters_of(rows[0]["counters"])
         counters = replace(counted, starts=counted.starts + 1)
         transaction.change("task", task_id, {**columns({"counters": counters}, {"counters": None}), "updated_at": now})
@@ -110,6 +111,9 @@ def end_attempt(
     with store.write() as transaction:
         if not transaction.change("attempt", attempt_id, values, " AND ended_at IS NULL"):
             return False
+        transaction.journal(
+            "ended", {"id": attempt_id, **{name: values[name] for name in values if name != "final_text"}}
+        )
         attempt = _get(transaction, attempt_id)
         task = task_of(transaction.rows("SELECT * FROM task WHERE id = ?", (attempt.task_id,))[0])
         queue.apply(transaction, task, now, _still_ours(task, task_fields, owner))
@@ -131,8 +135,10 @@ def save_checks(store: Store, attempt_id: int, results: Checks | Iterable[CheckR
     summary = {"configured": checks.configured, "outside_touch": checks.outside_touch, "error": checks.error}
     with store.write() as transaction:
         transaction.execute("DELETE FROM check_result WHERE attempt_id = ?", (attempt_id,))
-        for position, result in enumerate(checks.results):
-            transaction.insert("check_result", _check_columns(attempt_id, position, result))
+        rows = [_check_columns(attempt_id, position, result) for position, result in enumerate(checks.results)]
+        for row in rows:
+            transaction.insert("check_result", row)
+        transaction.journal("checks", {"id": attempt_id, "checks": dump(summary), "results": rows})
         transaction.change("attempt", attempt_id, {"checks": dump(summary)})
 
 
@@ -263,15 +269,6 @@ def _recent_sql(source: str, join: str, conditions: Sequence[str], order: str) -
     task = f" {join} task t ON t.id = a.task_id" if any(name.startswith("t.") for name in conditions) else ""
     where = " AND ".join(conditions) or "1"
     return f"SELECT a.* FROM {source}{task} WHERE {where} ORDER BY {order} LIMIT ?"
-
-
-def match(words: str) -> str:
-    """Words as a full-text query: all of them, in any order; `word*` finds beginnings. No word is ever an operator."""
-    parts = []
-    for word in clean(words, MAX_LINE).split():
-        star = "*" if word.endswith("*") and len(word) > 1 else ""
-        parts.append('"' + word.rstrip("*").replace('"', '""') + '"' + star)
-    return " ".join(parts)
 
 
 def search(store: Store, words: str, *, limit: int = 20) -> list[int]:

@@ -8,8 +8,7 @@ at these tasks instead.
 from __future__ import annotations
 
 from dispatcher.errors import BadInput
-from dispatcher.store.history import match
-from dispatcher.store.text import MAX_LINE, clean
+from dispatcher.store.text import MAX_LINE, clean, match
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ _SECONDS = 30.0  # SQL that a person typed may take so long
 
 
 class Query:
-    """Filters: name -> the values that fit, any of them. `limit` 0: all. `sort`: a column, `-` for descending."""
+    """Filters: name -> the values that fit, any of them. `limit` 0: all. `sort`: a column, `~column`: descending."""
 
     __slots__ = ("columns", "filters", "limit", "since", "sort", "text", "until", "where")
 
@@ -166,7 +165,7 @@ def _more(store: Store, words: str, depth: int) -> bool:
 def _check(query: Query) -> None:
     from difflib import get_close_matches
 
-    for name in (*query.columns, *([query.sort.lstrip("-")] if query.sort else [])):
+    for name in (*query.columns, *([query.sort.lstrip("~")] if query.sort else [])):
         if name not in COLUMNS:
             near = get_close_matches(name, COLUMNS, n=1)
             hint = f"did you mean {near[0]}?" if near else "one of " + ", ".join(COLUMNS)
@@ -233,7 +232,7 @@ _FOUND = (
 def _order(query: Query) -> str:
     if query.sort is None:
         return "a.started_at DESC, a.id DESC"
-    name, way = query.sort.lstrip("-"), "DESC" if query.sort.startswith("-") else "ASC"
+    name, way = query.sort.lstrip("~"), "DESC" if query.sort.startswith("~") else "ASC"
     return f"{COLUMNS[name][0]} {way} NULLS LAST, a.id DESC"
 
 

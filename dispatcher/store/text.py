@@ -52,3 +52,12 @@ def _shorten(value: str, limit: int) -> str:
         return value[:limit]
     tail = keep // 4
     return value[: keep - tail] + mark + value[len(value) - tail :]
+
+
+def match(words: str) -> str:
+    """Words as a full-text query: all of them, in any order; `word*` finds beginnings. No word is ever an operator."""
+    parts = []
+    for word in clean(words, MAX_LINE).split():
+        star = "*" if word.endswith("*") and len(word) > 1 else ""
+        parts.append('"' + word.rstrip("*").replace('"', '""') + '"' + star)
+    return " ".join(parts)

@@ -51,7 +51,8 @@ class AttemptSpec:
     keep_daemons: tuple[str, ...] = ()  # program names that may outlive the attempt
     gate_required: bool = False  # a tool call before our gate has reported itself ends the run
     detection: str = "stream"  # what sees a quota signal when the bridge says nothing: "stream" or "log"
-    candidate: str = ""
+    candidate: str = ""  # this and the credential: so that a lost row can be made again
+    credential: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()  # variables taken out of the worker's environment
     overage: bool = False  # the credential may pay beyond its subscription

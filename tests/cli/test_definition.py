@@ -79,13 +79,16 @@ VALUES: dict[str, list[str]] = {
     "--limit": ["1", "0", "25", "1_0", "x"],
     "-n": ["5"],
     "--candidate": ["a", "-a", ""],
-    "--status": ["queued"],
+    "--status": ["queued", "queued,failed"],
+    "--where": ["seconds > 5", "-1 < 2"],
+    "--since": ["7d"],
+    "--sort": ["~task", "-task"],
     "--jobs": ["2", "0", "two"],
     "-j": ["4"],
     "--max-tasks": ["7"],
     "--add": ["briefs/", "-"],
 }
-FLAGS = ["--json", "--csv", "--again", "--dry-run", "--watch", "--quiet", "-q"]
+FLAGS = ["--json", "--jsonl", "--csv", "--again", "--dry-run", "--watch", "--quiet", "-q"]
 ODD = ["-j4", "--limit=5", "--hom", "--", "-", "x.md", "--help", "-qj", ""]
 
 pieces = st.one_of(

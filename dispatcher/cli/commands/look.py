@@ -1,4 +1,4 @@
-"""`status`, `show`, `log`, `tail`, `work`: what happened and what is happening."""
+"""`status`, `show`, `tail`, `work`: what happened and what is happening."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from dispatcher.cli.catalog import LOOK
-from dispatcher.cli.complete import candidate_names, statuses
 from dispatcher.cli.options import Csv, Home, Json, TaskId
 
 app = typer.Typer()
@@ -34,35 +33,27 @@ def show(
     task: TaskId,
     home: Home = None,
     brief: Annotated[bool, typer.Option("--brief", help="Also print the brief.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Only this attempt; number within the task.")
+    ] = None,
+    stdout: Annotated[bool, typer.Option("--stdout", help="What its worker wrote, line by line.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="What its worker wrote to stderr.")] = False,
+    prompt: Annotated[bool, typer.Option("--prompt", help="The prompt that it was given.")] = False,
     as_json: Json = False,
 ) -> None:
-    """One task whole: attempts, evidence, verdicts."""
-    from dispatcher.cli.show import show_task
+    """One task whole: attempts, evidence, verdicts.
 
-    show_task(task, home, brief=brief, as_json=as_json)
+    --stdout, --stderr and --prompt print a file of an attempt (default: the last one) with control characters made
+    visible; tail prints the output as a readable story.
 
-
-@app.command("log", rich_help_panel=LOOK)
-def log(
-    home: Home = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many attempts.")] = 20,
-    task: Annotated[int | None, typer.Option("--task", metavar="TASK", help="Only this task.")] = None,
-    candidate: Annotated[
-        str | None, typer.Option("--candidate", metavar="NAME", help="Only this one.", autocompletion=candidate_names)
-    ] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", help="Only tasks with this status.", autocompletion=statuses)
-    ] = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-) -> None:
-    """The attempts, newest first.
-
-    Example: dispatcher log -n 50 --candidate sonnet --csv
+    Examples: dispatcher show 12, dispatcher show 12 --attempt 2 --stderr
     """
-    from dispatcher.cli.log import show_log
+    from dispatcher.cli.show import show_file, show_task
 
-    show_log(home, limit=limit, task_id=task, candidate=candidate, status=status, as_json=as_json, as_csv=as_csv)
+    files = [name for name, wanted in (("stdout", stdout), ("stderr", stderr), ("prompt.md", prompt)) if wanted]
+    if files:
+        return show_file(task, home, attempt=attempt, names=files)
+    return show_task(task, home, brief=brief, only=attempt, as_json=as_json)
 
 
 @app.command("tail", rich_help_panel=LOOK)

@@ -1,0 +1,123 @@
+"""`export` and `import`: the log as a file, and what others wrote as part of the log. Says how far it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dispatcher import intake
+from dispatcher.cli import home, when
+from dispatcher.cli.render import clean, note, out
+from dispatcher.errors import BadInput
+from dispatcher.store import transfer
+
+KINDS = ("export", "joblog", "opencode", "claude")
+
+
+def export_log(file: Path | None, explicit: Path | None) -> None:
+    """To a file that appears when it is whole, or to stdout."""
+    with home.existing(explicit) as store:
+        tell = _teller("rows")
+        lines = transfer.export_lines(store)
+        if file is None:
+            for line in lines:
+                out(line)
+            return
+        unfinished, count = file.with_name(file.name + ".part"), -1
+        try:
+            with unfinished.open("w", encoding="ascii") as opened:
+                for line in lines:
+                    opened.write(line + "\n")
+                    count += 1
+                    tell(count)
+            os.replace(unfinished, file)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise BadInput(
+                f"{file} cannot be written: {error.strerror}", hint="check the folder and its space"
+            ) from None
+        note(f"{count:,} rows written to {clean(str(file))}")
+
+
+def import_log(
+    file: Path | None,
+    explicit: Path | None,
+    *,
+    source: str,
+    since: str | None,
+    credential: str | None,
+    rebuild: bool,
+) -> None:
+    folder = home.find(explicit)
+    if rebuild:
+        return _rebuild(folder)
+    if source not in KINDS:
+        raise BadInput(f"--from knows no {source!r}", hint="one of " + ", ".join(KINDS))
+    if source == "export":
+        return _import_export(_needed(file, source), folder)
+    return _import_runs(file, folder, source, since, credential)
+
+
+def _needed(file: Path | None, source: str) -> Path:
+    if file is None:
+        raise BadInput(f"import --from {source} needs a file", hint="dispatcher import FILE; - reads stdin")
+    return file
+
+
+def _import_export(file: Path, folder: Path) -> None:
+    with home.opened(folder) as store:
+        count = transfer.import_lines(store, _lines(file), file=str(file), tell=_teller("rows"))
+    note(f"{count:,} rows read into {clean(str(folder))}")
+
+
+def _lines(file: Path) -> Iterator[str]:
+    if str(file) == "-":
+        yield from sys.stdin
+        return
+    try:
+        with file.open(encoding="utf-8", errors="surrogateescape") as opened:
+            yield from opened
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}", hint="name a file that export wrote") from None
+
+
+def _import_runs(file: Path | None, folder: Path, source: str, since: str | None, credential: str | None) -> None:
+    start = when.since(since, time.time()) if since is not None else None
+    if source == "joblog":
+        runs = intake.joblog(_lines(_needed(file, source)), str(file))
+    else:
+        runs = intake.sessions(source, file, os.environ)
+    roster = home.configured(folder).roster if (folder / "models.yaml").exists() else None
+    with home.opened(folder) as store:
+        wanted = (run for run in runs if start is None or run.started_at >= start)
+        counts = intake.store_runs(
+            store, wanted, roster=roster, credential=credential, now=time.time(), tell=_teller("runs")
+        )
+    known = f"; {counts.known:,} were in the log already" if counts.known else ""
+    note(f"{counts.added:,} runs of {source} added as tasks{known}")
+
+
+def _rebuild(folder: Path) -> None:
+    from dispatcher.config import database
+    from dispatcher.intake import rebuild
+
+    done = rebuild.rebuild(database(folder), time.time(), tell=_teller("entries"))
+    note(f"{done.tasks:,} tasks and {done.attempts:,} attempts are back in {clean(str(done.database))}")
+    for line in done.notes:
+        note(clean(line))
+
+
+def _teller(what: str) -> Callable[[int], None]:
+    """Says how far it is: the first time after a second, then each second; a person who waits wants to see it move."""
+    last = time.monotonic()
+
+    def tell(count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 1:
+            last = time.monotonic()
+            note(f"{count:,} {what} ...")
+
+    return tell

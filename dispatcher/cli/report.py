@@ -1,0 +1,168 @@
+"""`report`: reads the sums, lets `dispatcher.report` make tables of them, prints these in the form asked for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from dispatcher import report as reports
+from dispatcher.cli import home, when
+from dispatcher.cli.log import repository_path
+from dispatcher.cli.render import Column, clean, csv_out, json_out, note, out
+from dispatcher.cli.render import table as print_table
+from dispatcher.cli.wording import clock
+from dispatcher.errors import BadInput
+from dispatcher.report import Report, shown
+from dispatcher.report.values import Table
+from dispatcher.store import Store, figures
+
+_DAY = 86400.0
+
+
+def show_report(
+    explicit: Path | None,
+    *,
+    since: str | None,
+    until: str | None,
+    by: str,
+    unit: str | None,
+    filters: dict[str, str | None],
+    table: str | None,
+    html: Path | None,
+    tasks: int,
+    markdown: bool,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    now = time.time()
+    span = (when.since(since, now) if since else None, when.until(until, now) if until else None)
+    given = {name: value for name, value in filters.items() if value is not None}
+    if "repository" in given:
+        given["repository"] = repository_path(given["repository"])
+    with home.existing(explicit) as store:
+        found = _made(store, span, given, by=by, unit=unit or _unit(span, now), now=now, tasks=tasks if html else 0)
+    if html is not None:
+        return _write_page(found, html)
+    if as_json:
+        return json_out(_document(found))
+    if as_csv:
+        return _print_csv(found, table or "main")
+    if markdown:
+        from dispatcher.report.markdown import render
+
+        return out(render(_only(found, table), _period(found)))
+    return _print(_only(found, table))
+
+
+def _made(
+    store: Store,
+    span: tuple[float | None, float | None],
+    filters: dict[str, str],
+    *,
+    by: str,
+    unit: str,
+    now: float,
+    tasks: int,
+) -> Report:
+    if by not in reports.GROUPS:
+        raise BadInput(f"a report cannot be grouped by {by!r}", hint="one of " + ", ".join(reports.GROUPS))
+    rolled = by in figures.KEYS
+    return reports.build(
+        _safe(figures.attempts(store, span, filters)),
+        _safe(figures.over_time(store, unit, span, filters)),
+        _safe(figures.tasks(store, span, filters)),
+        made_at=now,
+        by=by,
+        unit=unit,
+        since=span[0],
+        until=span[1],
+        filters={name: clean(value) for name, value in filters.items()},
+        groups=None if rolled else _safe(figures.grouped(store, by, span, filters)),
+        newest=_safe(figures.newest_tasks(store, tasks, span, filters)) if tasks else (),
+    )
+
+
+def _safe(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Control characters are made visible before any form of a report sees them; megabytes of a title are cut."""
+    return [
+        {key: clean(value[:500]) if isinstance(value, str) else value for key, value in row.items()} for row in rows
+    ]
+
+
+def _unit(span: tuple[float | None, float | None], now: float) -> str:
+    """Days for a month, weeks for a quarter, months beyond."""
+    if span[0] is None:
+        return "month"
+    days = ((span[1] or now) - span[0]) / _DAY
+    return "day" if days <= 32 else "week" if days <= 100 else "month"
+
+
+def _only(found: Report, name: str | None) -> Report:
+    if name is None:
+        return found
+    from dataclasses import replace
+
+    return replace(found, tables=(_named(found, name),))
+
+
+def _named(found: Report, name: str) -> Table:
+    if name not in found.names:
+        raise BadInput(f"a report has no table {name!r}", hint="one of " + ", ".join(found.names))
+    return found.names[name]
+
+
+def _period(found: Report) -> str:
+    """In words: `2026-11-01 00:00 to now; candidate sonnet`."""
+    start = "all time" if found.since is None else f"from {clock(found.since)}"
+    end = "" if found.until is None else f" to {clock(found.until)}"
+    narrow = "".join(f"; {name} {value}" for name, value in found.filters.items())
+    return f"Attempts that began in this period: {start}{end}{narrow}."
+
+
+def _print(found: Report) -> None:
+    out(_period(found))
+    for table in found.tables:
+        if table.rows:
+            out()
+            _print_table(table)
+
+
+def _print_table(table: Table) -> None:
+    columns = [_terminal_column(column) for column in table.columns]
+    print_table(table.rows, columns, title=table.title)
+
+
+def _terminal_column(column: reports.Column) -> Column:
+    return Column(column.key, column.title, lambda value: shown.shown(value, column), right=shown.is_number(column))
+
+
+def _print_csv(found: Report, name: str) -> None:
+    table = _named(found, name)
+    keys = list(table.rows[0]) if table.rows else [column.key for column in table.columns]
+    csv_out(table.rows, [Column(key, key) for key in keys])
+
+
+def _document(found: Report) -> dict[str, Any]:
+    return {
+        "made_at": found.made_at,
+        "since": found.since,
+        "until": found.until,
+        "filters": found.filters,
+        "by": found.by,
+        "unit": found.unit,
+        "tables": {name: [dict(row) for row in table.rows] for name, table in found.names.items()},
+    }
+
+
+def _write_page(found: Report, file: Path) -> None:
+    from dispatcher.report.page import render
+
+    text = render(found, _period(found), clock)
+    try:
+        file.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadInput(
+            f"{file} cannot be written: {error.strerror}", hint="name a file in a folder that exists"
+        ) from None
+    note(f"{clean(str(file))}: {len(text) / 1024:.0f} KiB, open it in any browser")

@@ -1,0 +1,287 @@
+"""A lost database made anew: the queue, holds, reviews and attempts from the journal, the rest from attempt folders.
+
+The journal repeats every change after its commit, so its order is the order of what happened. Attempts that it does not
+know (a power cut took its last lines, or it is lost itself) are read from their folders: the harness judges their
+output again. Nothing runs by itself afterwards that was not certain before: a task with an attempt that nobody judged
+needs a person. The old database and the journal are left as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dispatcher import harness
+from dispatcher.errors import DispatcherError, Refused
+from dispatcher.harness.base import BRIDGE_FILE
+from dispatcher.store import Store, imported, journal, open
+from dispatcher.store.transfer import bulk
+from dispatcher.supervisor import spec
+from dispatcher.task import Billing, ExitRecord, ModelEvidence, Outcome, OutcomeClass, PromptKind, Status
+
+LONGEST_LINE = 4 * 1024 * 1024
+_TABLES = {"task": "task", "attempt": "attempt", "hold": "hold", "review": "review"}
+_NOTE = "UPDATE task SET notes = CASE notes WHEN '' THEN :note ELSE notes || char(10) || :note END WHERE id = :id"
+_UNJUDGED = "the database was rebuilt, and nobody has judged its last attempt"
+
+
+@dataclass
+class Rebuilt:
+    database: str
+    tasks: int = 0
+    attempts: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def rebuild(database: Path, now: float, *, tell: Callable[[int], None] | None = None) -> Rebuilt:
+    """Make the database at `database` from what lies beside it. Refused when there is one with tasks in it."""
+    with open(database, rebuild=True) as store:
+        if store.read("SELECT 1 FROM task LIMIT 1"):
+            raise Refused(
+                f"{database} has tasks in it; it is not replaced",
+                hint="move it away first, if it is the damaged one: mv dispatcher.db dispatcher.db.old",
+            )
+        with store.write(), bulk(store):
+            notes = _Notes()
+            count = _replay(store, journal.path_of(str(database)), notes, tell)
+            for folder in _folders(database.parent):
+                count += 1
+                if tell is not None:
+                    tell(count)
+                _take_folder(store, folder, now, notes)
+            _fill_tasks(store)
+            _leave_to_people(store, now)
+        tasks, attempts = (store.read(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in ("task", "attempt"))
+        return Rebuilt(str(database), tasks, attempts, tuple(notes.lines()))
+
+
+class _Notes:
+    """What could not be used, counted by reason."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def add(self, reason: str) -> None:
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+
+    def lines(self) -> Iterator[str]:
+        for reason, count in self.counts.items():
+            yield f"{count:,} times: {reason}"
+
+
+# --- the journal ---------------------------------------------------------------------------------------------------
+
+
+def _replay(store: Store, path: str, notes: _Notes, tell: Callable[[int], None] | None) -> int:
+    if not os.path.exists(path):
+        notes.add("there is no journal; briefs, holds and reviews are lost")
+        return 0
+    known = {table: _columns(store, table) for table in ("task", "attempt", "hold", "review", "check_result")}
+    count = 0
+    for count, entry in enumerate(journal.entries(path), 1):
+        if tell is not None:
+            tell(count)
+        try:
+            _apply(store, entry, known)
+        except (DispatcherError, KeyError, TypeError, ValueError) as error:
+            notes.add(f"a line of the journal could not be used ({type(error).__name__})")
+    return count
+
+
+def _columns(store: Store, table: str) -> frozenset[str]:
+    return frozenset(row["name"] for row in store.read(f"SELECT name FROM pragma_table_info('{table}')"))
+
+
+def _apply(store: Store, entry: Mapping[str, Any], known: Mapping[str, frozenset[str]]) -> None:
+    kind, at = entry["kind"], float(entry["at"])
+    with store.write() as transaction:
+        if kind in _TABLES:
+            _put(store, _TABLES[kind], {**entry, "kind": entry.get("judge")}, known[_TABLES[kind]])
+        elif kind in ("edit", "change"):
+            values = {name: entry[name] for name in entry if name in known["task"] and name != "id"}
+            transaction.change("task", int(entry["id"]), {**values, "updated_at": at})
+        elif kind == "ended":
+            values = {name: entry[name] for name in entry if name in known["attempt"] and name != "id"}
+            transaction.change("attempt", int(entry["id"]), values)
+        elif kind == "checks":
+            transaction.change("attempt", int(entry["id"]), {"checks": entry["checks"]})
+            for row in entry["results"]:
+                _put(store, "check_result", row, known["check_result"])
+        elif kind == "note":
+            transaction.execute(_NOTE, {"note": str(entry["note"]), "id": int(entry["id"])})
+        elif kind == "lift":
+            transaction.change("hold", int(entry["id"]), {"lifted_at": at, "lifted_by": str(entry["by"])})
+        if kind in ("task", "edit"):
+            _dependencies(store, entry)
+
+
+def _put(store: Store, table: str, entry: Mapping[str, Any], known: frozenset[str]) -> None:
+    row = {name: value for name, value in entry.items() if name in known}
+    if table == "task":
+        row.setdefault("notes", "")
+        if row.get("batch") is not None:
+            new = "INSERT OR IGNORE INTO batch (name, created_at) VALUES (?, ?)"
+            store.connection.execute(new, (row["batch"], row["created_at"]))
+    with store.write() as transaction:
+        transaction.insert(table, row)
+
+
+def _dependencies(store: Store, entry: Mapping[str, Any]) -> None:
+    with store.write() as transaction:
+        transaction.execute("DELETE FROM dependency WHERE task_id = ?", (int(entry["id"]),))
+        for kind in ("after", "after_accepted"):
+            for needed in entry.get(kind, ()):
+                values = {"task_id": int(entry["id"]), "needs_task_id": int(needed), "kind": kind}
+                transaction.insert("dependency", values)
+
+
+# --- attempt folders -----------------------------------------------------------------------------------------------
+
+
+def _folders(logs: Path) -> list[Path]:
+    """`logs/<task>/<attempt>` with an attempt.json, by number."""
+    found = [file.parent for file in logs.glob("*/*/attempt.json")]
+    return sorted(
+        (folder for folder in found if folder.name.isdecimal() and folder.parent.name.isdecimal()),
+        key=lambda folder: (int(folder.parent.name), int(folder.name)),
+    )
+
+
+def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> None:
+    task, number = int(folder.parent.name), int(folder.name)
+    row = store.first("SELECT id, ended_at FROM attempt WHERE task_id = ? AND number = ?", (task, number))
+    try:
+        attempt = spec.read(folder)
+        record = spec.read_exit(folder)
+        outcome = _outcome(folder, attempt, record, now)
+    except (DispatcherError, OSError, ValueError) as error:
+        return notes.add(f"an attempt folder could not be read ({type(error).__name__})")
+    if row is None:
+        _add_task(store, task, folder, now)
+        started = record.started_at if record else (folder / "attempt.json").stat().st_mtime
+        values = _begun(task, number, folder, attempt, started)
+        imported.insert_attempt(store, {**values, **_ended(record, outcome, now)})
+    elif row["ended_at"] is None:
+        imported.change_attempt(store, row["id"], _ended(record, outcome, now))
+    else:
+        imported.change_attempt(store, row["id"], {"final_text": outcome.final_text})
+    return None
+
+
+def _outcome(folder: Path, attempt: spec.AttemptSpec, record: ExitRecord | None, now: float) -> Outcome:
+    name = attempt.harness or ""
+    if name not in harness.names():
+        return Outcome(OutcomeClass.UNKNOWN, f"there is no harness {name!r}")
+    found = harness.get(name).read(
+        _lines(folder / "stdout"), _lines(folder / "stderr"), _lines(folder / BRIDGE_FILE), record, now=now
+    )
+    if record is None and not found.positive:
+        return Outcome(OutcomeClass.LOST, "no exit record: the supervisor did not end by itself")
+    return found
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    if path.exists():
+        with path.open("rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                yield line.rstrip(b"\r\n")
+
+
+def _begun(task: int, number: int, folder: Path, attempt: spec.AttemptSpec, started: float) -> dict[str, object]:
+    name = attempt.harness or "unknown"
+    return {
+        "task_id": task,
+        "number": number,
+        "prompt": _prompt_kind(folder),
+        "candidate": attempt.candidate or "unknown",
+        "harness": name,
+        "harness_version": attempt.versions.get(name),
+        "model": attempt.model,
+        "credential": attempt.credential or "unknown",
+        "billing": attempt.billing if attempt.billing in set(Billing) else Billing.METERED,
+        "folder": str(folder),
+        "marker": attempt.marker,
+        "started_at": started,
+        "model_evidence": ModelEvidence.UNVERIFIED,
+    }
+
+
+def _prompt_kind(folder: Path) -> PromptKind:
+    """The first line of our prompts names the kind."""
+    try:
+        with (folder / "prompt.md").open(encoding="utf-8", errors="replace") as file:
+            word = file.readline(200).rpartition("Prompt:")[2].strip(" .\n")
+        return PromptKind(word)
+    except (OSError, ValueError):
+        return PromptKind.FIRST
+
+
+def _ended(record: ExitRecord | None, outcome: Outcome, now: float) -> dict[str, object]:
+    found: dict[str, object] = {
+        "ended_at": record.ended_at if record else now,
+        "outcome": outcome.kind,
+        "outcome_reason": outcome.reason,
+        "proof": outcome.proof,
+        "session_id": outcome.session_id,
+        "usage": outcome.usage,
+        "observed_model": outcome.observed_model,
+        "model_evidence": outcome.model_evidence,
+        "final_text": outcome.final_text,
+        "notes": (*outcome.notes, "read again from its folder"),
+    }
+    if record is not None:
+        found |= {
+            "exit_code": record.exit_code,
+            "signal": record.signal,
+            "timed_out": record.timed_out,
+            "end_reason": str(record.reason),
+            "survivors": record.survivors,
+            "detection": record.detection,
+            "seconds": record.active_seconds,
+        }
+    return found
+
+
+def _add_task(store: Store, task: int, folder: Path, now: float) -> None:
+    """A task of which only attempt folders are left: its prompt is the best that there is of its brief."""
+    if store.first("SELECT 1 FROM task WHERE id = ?", (task,)) is not None:
+        return
+    try:
+        text = (folder / "prompt.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    imported.insert_lost_task(store, task, text, now)
+
+
+def _fill_tasks(store: Store) -> None:
+    """What the journal leaves out because the folders have it: the last words, and where the task began."""
+    with store.write() as transaction:
+        transaction.execute(
+            "UPDATE task SET final_text = (SELECT a.final_text FROM attempt a WHERE a.task_id = task.id "
+            "AND a.final_text <> '' ORDER BY a.number DESC LIMIT 1) WHERE final_text IS NULL"
+        )
+        for row in store.read("SELECT task_id, folder FROM attempt WHERE number = 1 AND folder <> ''"):
+            before = Path(row["folder"]) / "before.json"
+            if before.exists():
+                text = before.read_text(encoding="utf-8", errors="replace")
+                transaction.change("task", row["task_id"], {"task_base": text}, " AND task_base IS NULL")
+
+
+def _leave_to_people(store: Store, now: float) -> None:
+    """Tasks that would run again although their last attempt was never judged."""
+    rows = store.read(
+        "SELECT t.id FROM task t JOIN attempt a ON a.task_id = t.id WHERE t.status IN ('queued', 'running', 'waiting') "
+        "AND a.verdict IS NULL AND a.number = (SELECT max(b.number) FROM attempt b WHERE b.task_id = t.id)"
+    )
+    with store.write() as transaction:
+        for row in rows:
+            values = {"status": str(Status.NEEDS_HUMAN), "status_reason": _UNJUDGED, "not_before": None, "owner": None}
+            transaction.change("task", row["id"], {**values, "updated_at": now})
+        transaction.execute(
+            "INSERT INTO event (at, kind, text, actor, data) VALUES (?, 'note', 'the database was rebuilt', ?, ?)",
+            (now, "dispatcher", json.dumps({"left to a person": [row["id"] for row in rows]})),
+        )
