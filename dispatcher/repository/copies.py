@@ -138,6 +138,12 @@ def prepare(
     return (_worktree if mode is CopyMode.WORKTREE else _clone)(of, copy, sha, branch, marker)
 
 
+def commit_of(target: Path, base: str | None) -> str | None:
+    """The commit that a copy would start from now; None in a repository without one."""
+    with view(resolve(target).layout) as seen:
+        return _base(seen, base)[0]
+
+
 def _base(seen: View, base: str | None) -> tuple[str | None, str | None]:
     """The commit to start from and the name of the copy's branch (None: detached, as the target itself is)."""
     if base is None:
