@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import host
+from dispatcher.errors import NotFound, StoreError
 from dispatcher.store import history, locks, queue
 from dispatcher.task import Attempt, Source, Status, Task
 
@@ -31,6 +33,7 @@ NEEDS_PERSON = 1
 STAGGER = 0.5  # seconds between two starts: a CLI's own start keeps a core busy for two
 FRESH = 10.0  # seconds until a started worker has taken the memory that it needs
 HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
+LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
 LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
 
 _ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
@@ -44,6 +47,7 @@ def _nobody(text: str) -> None:
 class Options:
     jobs: int | None = None  # None: `limits.jobs`
     task_id: int | None = None
+    batch: str | None = None  # only tasks of this batch
     max_tasks: int | None = None
     watch: bool = False
     source: Source = Source.TERMINAL
@@ -93,10 +97,10 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
     """Work until nothing can run now. Raises nothing that a task did; its own errors are DispatcherErrors."""
     lock = locks.RunnerLock(logs)
     owner = lock.acquire()
+    locks.clean(logs)
     store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
     try:
-        lost = [task for task in queue.running(store) if not task.owner or not locks.owner_alive(logs, task.owner)]
-        strays = [a for a in history.open_attempts(store) if a.task_id not in {t.id for t in queue.running(store)}]
+        lost, strays = queue.orphans(store), strayed(store)
         busy = host.admission(config.limits, writing(config, logs))
         first = None if lost or strays or busy or closed(options) else claim(config, store, owner, options)
         if first is None and not lost and not strays and not options.watch:
@@ -107,6 +111,12 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
         return work(config, store, logs, owner, options, lost, strays, first)
     finally:
         lock.release()
+
+
+def strayed(store: Store) -> list[Attempt]:
+    """Attempts without an end whose task does not run any more."""
+    running = {task.id for task in queue.running(store)}
+    return [attempt for attempt in history.open_attempts(store) if attempt.task_id not in running]
 
 
 def writing(config: Config, logs: Path) -> tuple[str, ...]:
@@ -127,7 +137,7 @@ def claimable(store: Store) -> bool:
 
 def claim(config: Config, store: Store, owner: str, options: Options) -> Task | None:
     jobs = options.jobs or config.limits.jobs
-    return queue.claim(store, owner=owner, now=time.time(), jobs=jobs, task_id=options.task_id)
+    return queue.claim(store, owner=owner, now=time.time(), jobs=jobs, task_id=options.task_id, batch=options.batch)
 
 
 def work(
@@ -151,6 +161,8 @@ def work(
         ctx.say = options.say
     loop = Loop(ctx, options)
     anyio.run(loop.main, lost, strays, first)
+    if loop.broken is not None:
+        raise loop.broken
     summary = summarise(store, loop.moved, options, loop.gate.busy)
     summary.batches = loop.teller.batches(store, loop.moved, time.time())
     return summary
@@ -161,6 +173,8 @@ def summarise(store: Store, moved: list[Task], options: Options, busy: str | Non
     waiting = [task for task in queue.tasks(store, status=(Status.WAITING,)) if task.not_before is not None]
     if options.task_id is not None:
         waiting = [task for task in waiting if task.id == options.task_id]
+    if options.batch is not None:
+        waiting = [task for task in waiting if task.batch == options.batch]
     until = min((task.not_before for task in waiting if task.not_before), default=None)
     note = ""
     if busy is not None:
@@ -211,6 +225,8 @@ class Loop:
         self.active = 0
         self.started = 0
         self.draining = False
+        self.broken: StoreError | None = None  # nothing can be written down any more: no worker is started
+        self.looked = time.monotonic()
         self.changed = anyio.Event()
 
     async def main(self, lost: list[Task], strays: list[Attempt], first: Task | None) -> None:
@@ -218,16 +234,29 @@ class Loop:
 
         async with anyio.create_task_group() as group:
             group.start_soon(self.listen, group.cancel_scope)
-            for stray in strays:
-                await self.settle_stray(stray)
-            for task in lost:
-                taken = queue.take_over(self.ctx.store, task.id, owner=self.ctx.owner, now=time.time())
-                if taken is not None:
-                    self.begin(group, taken, recovering=True)
             if first is not None:
                 self.begin(group, first)
-            await self.fill(group)
+            try:
+                for stray in strays:
+                    await self.settle_stray(stray)
+                self.take_over(group, lost)
+                await self.fill(group)
+            except StoreError as error:
+                self.break_off(error)
+                await self.fill(group)  # only waits for what runs
             group.cancel_scope.cancel()
+
+    def take_over(self, group: TaskGroup, lost: list[Task]) -> None:
+        """Tasks of a run that died."""
+        for task in lost:
+            taken = queue.take_over(self.ctx.store, task.id, owner=self.ctx.owner, now=time.time())
+            if taken is not None:
+                self.begin(group, taken, recovering=True)
+
+    def break_off(self, error: StoreError) -> None:
+        """What runs is waited for; what cannot be written down stays ours, so that the next run takes it over."""
+        self.broken = self.broken or error
+        self.draining = True
 
     async def fill(self, group: TaskGroup) -> None:
         """Claim while there is something to claim; wait for a slot otherwise."""
@@ -240,6 +269,9 @@ class Loop:
             self.changed = anyio.Event()
             with anyio.move_on_after(1.0):  # tasks that other processes add meanwhile
                 await self.changed.wait()
+            if time.monotonic() - self.looked >= LOOK_AGAIN and not self.ends():
+                self.looked = time.monotonic()
+                self.take_over(group, queue.orphans(self.ctx.store))
 
     def stays(self) -> bool:
         """Whether to go on although nothing runs: to watch, or because only the host is in the way."""
@@ -280,31 +312,45 @@ class Loop:
         from dispatcher.runner import recover, run_task
 
         try:
-            done = await (recover if recovering else run_task)(self.ctx, task)
-        except Exception as error:
-            done = self.fail(task, error)
-        self.moved.append(done)
-        self.teller.task(done, time.time())
-        self.gate.starts.pop(task.id, None)
-        self.active -= 1
-        self.changed.set()
+            done = await self.told(task, (recover if recovering else run_task)(self.ctx, task))
+            if done is not None:
+                self.moved.append(done)
+                self.teller.task(done, time.time())
+        finally:
+            self.gate.starts.pop(task.id, None)
+            self.active -= 1
+            self.changed.set()
 
-    def fail(self, task: Task, error: Exception) -> Task:
-        reason = f"our own error: {type(error).__name__}: {error}"
-        self.ctx.say(task, None, reason)
-        return queue.update(
-            self.ctx.store, task.id, time.time(), status=Status.FAILED, status_reason=reason, event=reason
-        )
+    async def told(self, task: Task, work: Awaitable[Task]) -> Task | None:
+        """The task after its work; None when even its failure could not be written down."""
+        from dispatcher.runner import trouble
+
+        try:
+            try:
+                return await work
+            except Exception as error:
+                fatal = trouble.stops_the_run(error)
+                if fatal is not None:
+                    raise fatal from error
+                return trouble.give_up(self.ctx, task, error)
+        except StoreError as error:
+            self.break_off(error)
+            return None
 
     async def settle_stray(self, attempt: Attempt) -> None:
         """An attempt that has no end although its task no longer runs: its worker is ended, its row closed."""
         from dispatcher.runner.settle import settle
         from dispatcher.supervisor import client
 
-        folder = Path(attempt.folder)
-        client.send(folder, {"do": "cancel", "by": "a later run"})
-        await client.wait(folder, None)
-        await settle(self.ctx, queue.get(self.ctx.store, attempt.task_id), attempt)
+        async def work() -> Task:
+            folder = Path(attempt.folder)
+            with suppress(NotFound):
+                client.send(folder, {"do": "cancel", "by": "a later run"})
+            await client.wait(folder, None)
+            return (await settle(self.ctx, task, attempt))[0]
+
+        task = queue.get(self.ctx.store, attempt.task_id)
+        await self.told(task, work())
 
     async def listen(self, scope: object) -> None:
         """Ctrl-C once: drain. Twice, or TERM: end the workers now; their tasks go on at the next run."""

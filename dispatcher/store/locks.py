@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 
 from dispatcher.errors import InternalError, StoreError
 
@@ -42,7 +43,8 @@ class RunnerLock:
             if _same_file(handle, path):  # `clean` of another runner may have removed it before it was locked
                 break
             os.close(handle)
-        os.write(handle, f"pid {os.getpid()}\n".encode())
+        with suppress(OSError):  # for people only: a full disk does not take the lock away
+            os.write(handle, f"pid {os.getpid()}\n".encode())
         self.owner, self._handle = owner, handle
         return owner
 

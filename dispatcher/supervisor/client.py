@@ -102,37 +102,49 @@ def send(folder: Path, message: Mapping[str, object]) -> None:
         os.close(fd)
 
 
-def end_leftovers(folder: Path) -> int:
+def end_leftovers(folder: Path, marker: str = "") -> int:
     """The supervisor is gone: end what it left running; the number of processes that were ended.
 
     Blocks for up to some seconds. Does nothing while a supervisor lives. Without a control group, a daemon that had
-    thrown away its environment *and* its output and had left the tree cannot be told from a stranger.
+    thrown away its environment *and* its output and had left the tree cannot be told from a stranger. `marker` is what
+    is known of an attempt whose folder or attempt.json is gone.
     """
-    lock = files.take_lock(str(folder / files.LOCK), patience=0.5)
-    if lock is None:
-        return 0
+    lock = None
+    if folder.is_dir():
+        lock = files.take_lock(str(folder / files.LOCK), patience=0.5)
+        if lock is None:
+            return 0
     try:
-        tree = _tree(folder)
-        count = len(tree.find())
-        ended = end(tree, LEFTOVER_GRACE, time.sleep, lambda: _leader_gone(tree)) if count else None
+        tree = _tree(folder, marker)
+        count = len(tree.find()) if tree is not None else 0
+        if tree is None or not count:
+            return 0
+        ended = end(tree, LEFTOVER_GRACE, time.sleep, lambda: _leader_gone(tree))
         tree.close()
-        return max(count, len(ended.names)) if ended else 0
+        return max(count, len(ended.names))
     finally:
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
-def _tree(folder: Path) -> Tree:
-    attempt = spec.read(folder)
+def _tree(folder: Path, marker: str) -> Tree | None:
+    keep: tuple[str, ...] = ()
+    try:
+        attempt = spec.read(folder)
+        marker, keep = attempt.marker, attempt.keep_daemons
+    except InternalError:
+        if not marker:
+            return None
     holder = files.read_holder(str(folder / files.LOCK))
     if holder.get("boot") != processes.boot_id():
         holder = {}  # pids and groups of another boot say nothing
     leader = holder.get("leader")
     return Tree(
-        attempt.marker,
+        marker,
         parent=None,
         born=holder["supervisor"][1] if holder else 0,
-        group=cgroup.Group(holder["group"]) if holder.get("group") else cgroup.find(attempt.marker),
-        keep=attempt.keep_daemons,
+        group=cgroup.Group(holder["group"]) if holder.get("group") else cgroup.find(marker),
+        keep=keep,
         leader=tuple(leader) if leader else None,
         outputs=[str(folder.resolve() / name) for name in (files.STDOUT, files.STDERR)],
     )
