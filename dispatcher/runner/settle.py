@@ -85,10 +85,10 @@ async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, floa
 async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> Findings:
     folder = Path(attempt.folder)
     record = spec.read_exit(folder)
+    outcome = read_outcome(attempt, record, ctx.clock())  # first: what a worker says while we end it proves nothing
     if record is None:
         await to_thread.run_sync(client.end_leftovers, folder, attempt.marker)
     await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
-    outcome = read_outcome(attempt, record, ctx.clock())
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
     outcome = await to_thread.run_sync(consequences.compare, attempt, candidate, outcome)
     if place.base is None:
