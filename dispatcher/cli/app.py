@@ -26,6 +26,8 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in BY_NAME:
+            if ctx.resilient_parsing:  # TAB: no message across the person's prompt
+                return args[0], None, []
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], BY_NAME, n=2)
@@ -43,6 +45,8 @@ class LazyGroup(TyperGroup):
         """Names and help come from the catalog: a TAB on the command's name imports no command."""
         from typer._click.shell_completion import CompletionItem
 
+        if ctx._protected_args:  # behind a command that there is not
+            return []
         return [
             CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)
         ] + [item for item in super(TyperGroup, self).shell_complete(ctx, incomplete)]

@@ -1,4 +1,8 @@
-"""What TAB offers: task numbers, candidates, statuses, holds. A completion that cannot be answered offers nothing."""
+"""What TAB offers: task numbers, candidates, statuses, holds. A completion that cannot be answered offers nothing.
+
+zsh evaluates what it is given. So a word with a character that means something to a shell is not offered, and in a
+description such characters are replaced: titles are text that somebody else wrote.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,10 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 Pairs = list[tuple[str, str]]
+
+_LONGEST = 80  # of a description
+_SPECIAL = frozenset(" \t\n\"'`$\\()[]{}<>|&;*?!~#^=")
+_TAME = str.maketrans("'\"`\\[](){}<>$;|&!", "’”’/()()()‹›S,¦+.")
 
 
 def task_ids(incomplete: str) -> Pairs:
@@ -43,17 +51,24 @@ def _quietly(find: Callable[[], Pairs]) -> Pairs:
 
 
 def _starting(incomplete: str, offers: Iterator[tuple[str, str]]) -> Pairs:
-    return [(word, text) for word, text in offers if word.startswith(incomplete)]
+    return [
+        (word, _harmless(text)) for word, text in offers if word.startswith(incomplete) and not _SPECIAL & set(word)
+    ]
+
+
+def _harmless(text: str) -> str:
+    """One line that means nothing to a shell, nor to Rich, through which Typer sends it."""
+    shown = text[:_LONGEST].translate(_TAME)
+    return "".join(character if character.isprintable() else "?" for character in shown).strip()
 
 
 def _tasks() -> Iterator[tuple[str, str]]:
     from dispatcher.cli import home
-    from dispatcher.cli.render import clean
     from dispatcher.store import glance
 
     with home.existing(None) as store:
         for row in glance.task_names(store):
-            yield str(row["id"]), clean(f"{row['status']}: {row['title']}")
+            yield str(row["id"]), f"{row['status']}: {row['title']}"
 
 
 def _candidates() -> Iterator[tuple[str, str]]:
@@ -76,9 +91,8 @@ def _holds() -> Iterator[tuple[str, str]]:
     import time
 
     from dispatcher.cli import home
-    from dispatcher.cli.render import clean
     from dispatcher.store import glance
 
     with home.existing(None) as store:
         for hold in glance.status(store, time.time())["holds"]:
-            yield hold["key"], clean(hold["reason"])
+            yield hold["key"], hold["reason"]

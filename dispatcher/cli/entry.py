@@ -49,10 +49,8 @@ def _run(given: list[str]) -> int:
     from dispatcher.errors import DispatcherError
 
     try:
-        from dispatcher.cli.express import run as run_express
-
         words = given or ["--help"]
-        if not _completing() and (code := run_express(words)) is not None:
+        if (code := _complete() if _completing() else _express(words)) is not None:
             return code
         from dispatcher.cli.app import run
 
@@ -70,6 +68,25 @@ def _completing() -> bool:
     import os
 
     return "_DISPATCHER_COMPLETE" in os.environ
+
+
+def _complete() -> int | None:
+    import os
+
+    from dispatcher.cli.tab import answer
+
+    answered = answer(os.environ)
+    if answered is None:
+        return None
+    text, code = answered
+    sys.stdout.write(f"{text}\n" if text else "")
+    return code
+
+
+def _express(words: list[str]) -> int | None:
+    from dispatcher.cli.express import run
+
+    return run(words)
 
 
 def _explain(error: DispatcherError) -> int:

@@ -1,29 +1,34 @@
 """The parts of the README that are written by the program say what the program does now.
 
-`DISPATCHER_WRITE_DOCS=1 pytest tests/cli/test_docs.py` writes them, and the kept overview of the commands.
+`DISPATCHER_WRITE_DOCS=1 pytest tests/cli/test_docs.py` writes them, and what is kept of Typer's definition so that
+`--help` and TAB need no Typer: the overview of the commands, and the options of each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import io
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from dispatcher.brief import parse
-from dispatcher.cli import app, express
-from dispatcher.cli.catalog import BY_NAME
+from dispatcher.cli import app, complete, express, tab
+from dispatcher.cli.catalog import BY_NAME, COMMANDS
 from dispatcher.cli.wording import duration, size
 from dispatcher.task import Limits, OutcomeClass
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 HELP = Path(express.__file__).with_name("help.txt")
+KEPT_WORDS = Path(tab.WORDS)
 WRITE = os.environ.get("DISPATCHER_WRITE_DOCS") == "1"
 
 _SIZES = frozenset({"log_bytes", "min_free_memory", "min_free_disk"})
@@ -38,6 +43,35 @@ def overview(monkeypatch: pytest.MonkeyPatch) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert app.run(["--help"]) == 0
     return printed.getvalue()
+
+
+def words() -> str:
+    """What TAB has to know of every command: options and arguments, what each takes, who finds its values, its help."""
+    commands: dict[str, Any] = {tab.ROOT: get_command(app.app), **{entry.name: app.load(entry) for entry in COMMANDS}}
+    lines = []
+    for name, command in commands.items():
+        lines.append(f"= {name}")
+        with command.context_class(command, info_name=name) as context:
+            lines += [_parameter(parameter) for parameter in command.get_params(context) if not parameter.hidden]
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(parameter: Any) -> str:
+    option = parameter.param_type_name == "option"
+    names = " ".join([*parameter.opts, *parameter.secondary_opts]) if option else ""
+    many = parameter.multiple if option else parameter.nargs == -1
+    takes = "nothing" if option and parameter.is_flag else "many" if many else "one"
+    return "\t".join((names, takes, _finder(parameter), (parameter.help or "") if option else ""))
+
+
+def _finder(parameter: Any) -> str:
+    """The name of the function of `complete` that finds the values; Typer has wrapped it."""
+    custom = parameter._custom_shell_complete
+    if custom is None:
+        return ""
+    [found] = [inspect.unwrap(cell.cell_contents) for cell in custom.__closure__]
+    assert getattr(complete, found.__name__) is found
+    return str(found.__name__)
 
 
 def limits() -> str:
@@ -73,14 +107,16 @@ def test_generated_parts_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     if WRITE:
         README.write_text(wanted, encoding="utf-8")
         HELP.write_text(overview(monkeypatch), encoding="utf-8")
+        KEPT_WORDS.write_text(words(), encoding="utf-8")
     assert README.read_text(encoding="utf-8") == wanted, "stale: see the docstring of this file"
     assert HELP.read_text(encoding="utf-8") == overview(monkeypatch), "stale: see the docstring of this file"
+    assert KEPT_WORDS.read_text(encoding="utf-8") == words(), "stale: see the docstring of this file"
 
 
 def test_every_command_that_the_readme_names_exists() -> None:
     text = README.read_text(encoding="utf-8")
-    named = set(re.findall(r"^dispatcher ([a-z]+)", text, re.MULTILINE)) | set(
-        re.findall(r"`dispatcher ([a-z]+)", text)
+    named = set(re.findall(r"^dispatcher ([a-z]+(?:-[a-z]+)*)", text, re.MULTILINE)) | set(
+        re.findall(r"`dispatcher ([a-z]+(?:-[a-z]+)*)", text)
     )
     assert named - set(BY_NAME) == set()
 
