@@ -102,15 +102,16 @@ def memory() -> Path:
 
 @contextlib.contextmanager
 def _plays() -> Iterator[dict[str, int]]:
-    """How often each rule has played, kept when the block ends. Two workers at once take turns."""
-    with (memory() / "plays.json").open("a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        plays: dict[str, int] = json.loads(file.read() or "{}")
+    """How often each rule has played, kept when the block ends. Two workers at once take turns; one that is killed
+    in the middle leaves the old counts."""
+    counts = memory() / "plays.json"
+    with (memory() / "plays.lock").open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        plays: dict[str, int] = json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {}
         yield plays
-        file.seek(0)
-        file.truncate()
-        json.dump(plays, file)
+        part = counts.with_suffix(".part")
+        part.write_text(json.dumps(plays), encoding="utf-8")
+        part.replace(counts)
 
 
 # ---- which steps play ----
