@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import sys
 from pathlib import Path
@@ -127,7 +128,9 @@ def environment(config: Config) -> dict[str, str]:
         value = os.environ.get(name)
         if value and not redact.secrets_of({name: value}):
             found[name] = value
-    return {"PATH": _path(config), **found}
+    own = os.environ.get("HOME", "")
+    elsewhere = {"HOME": own} if own and own != pwd.getpwuid(os.getuid()).pw_dir else {}  # cron takes it from passwd
+    return {"PATH": _path(config), **elsewhere, **found}
 
 
 def _path(config: Config) -> str:

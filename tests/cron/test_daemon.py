@@ -20,7 +20,7 @@ from tests.e2e.world import World, marked, scripted_world
 
 pytestmark = [
     pytest.mark.slow_cron,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(240),
     pytest.mark.skipif(os.environ.get("DISPATCHER_TEST_CRON") != "1", reason="DISPATCHER_TEST_CRON=1 runs it"),
     pytest.mark.skipif(shutil.which("cron") is None, reason="there is no cron daemon"),
 ]

@@ -40,7 +40,8 @@ sh -c 'touch {repo}/planted'
 echo "read the repository: $(seen cat {repo}/value.txt)"
 echo "write to the root: $(seen touch /etc/planted-by-a-test)"
 echo "forge the record: $(seen sh -c 'echo x >> {home}/logs/1/1/attempt.json')"
-echo "key in argv: $(seen sh -c 'cat /proc/[0-9]*/cmdline | tr "\\0" "\\n" | grep -v grep | grep -qx invented')"
+all=$(sh -c 'cat /proc/[0-9]*/cmdline' | tr '\\0' '\\n')
+echo "key in argv: $(echo "$all" | seen grep -qx invented)"
 echo "processes: $(ls -d /proc/[0-9]* | wc -l)"
 } > probe.txt
 """
