@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dispatcher.errors import ConfigError
+from dispatcher.record import record
 from dispatcher.task import Brief, Difficulty
 
 
-@dataclass(frozen=True)
+@record
 class Rule:
     """One entry of `difficulty:`. Every condition that is set must hold; without any, the rule always matches.
 

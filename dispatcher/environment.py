@@ -11,9 +11,10 @@ Only names ever leave this module in notes and errors, never a value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dispatcher.errors import BadInput
+from dispatcher.record import record
 from dispatcher.task import Billing, Credential
 
 MARKER = "DISPATCHER_ATTEMPT"
@@ -70,7 +71,7 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ASCII_LOCALES = frozenset({"", "C", "POSIX"})
 
 
-@dataclass(frozen=True)
+@record
 class WorkerEnvironment:
     """`variables` is everything the worker gets. The other fields hold names and sentences, never values."""
 

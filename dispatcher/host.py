@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from dispatcher.record import record
 from dispatcher.task import Limits
 
 PLENTY = 1 << 62
@@ -18,7 +18,7 @@ GIB = 1024**3
 WORKER_MEMORY = 700 * 1024**2  # opencode 1.18 takes 530-870 MB, and reaches that seconds after its start
 
 
-@dataclass(frozen=True)
+@record
 class Load:
     """How busy the host is. Bytes; `disk` is the smallest free space among the paths asked about, with its path."""
 

@@ -7,9 +7,10 @@ Windows: `day`, `week` (from Monday) and `month` are calendar windows in UTC; `w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
+from dispatcher.record import record
 from dispatcher.task import Billing, Budget, Credential
 
 ROLLING = 5 * 3600.0
@@ -18,7 +19,7 @@ MEASURES = ("usd", "tokens", "attempts", "minutes")
 _LOOK_AGAIN = 15 * 60.0  # a rolling window that does not say when its oldest attempt was
 
 
-@dataclass(frozen=True)
+@record
 class Totals:
     """What was used in one window. `since` is the time of the oldest attempt counted (for the rolling window)."""
 
@@ -31,7 +32,7 @@ class Totals:
     unpriced: int = 0  # attempts whose price nobody told: `usd` is then a lower bound
 
 
-@dataclass(frozen=True)
+@record
 class Spend:
     """Attempts of each candidate since 00:00 UTC, and the totals of each credential per window."""
 
@@ -39,7 +40,7 @@ class Spend:
     per_credential: Mapping[str, Mapping[str, Totals]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Pace:
     """One budget line. Shares are between 0 and 1 (`share_used` may exceed 1); `runs_out` is None when it lasts."""
 

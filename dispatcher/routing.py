@@ -7,20 +7,21 @@ that is used up waits. Nothing here starts anything or remembers anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dispatcher import quota
 from dispatcher.quota import Spend
+from dispatcher.record import record
 from dispatcher.task import Billing, Candidate, Difficulty, Hold, HoldScope, Route
 
 
-@dataclass(frozen=True)
+@record
 class Roster:
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
     routes: Mapping[Difficulty, Route] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """What one attempt needs. `prefer` goes first when it is free; `avoid` was already tried in this walk."""
 
@@ -33,13 +34,13 @@ class Request:
     larger_window_than: int | None = None  # tokens: after a context overflow, larger windows first
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     candidate: Candidate
     reason: str
 
 
-@dataclass(frozen=True)
+@record
 class Skipped:
     """`until` is when it may be used again; None with `needs_person` when only a person can change that."""
 
@@ -49,7 +50,7 @@ class Skipped:
     needs_person: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """`earliest` is when the first skipped one is free again, None when time alone will not help.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher import host
 from dispatcher.errors import NotFound, StoreError
+from dispatcher.record import record
 from dispatcher.store import history, locks, queue
 from dispatcher.task import Attempt, Source, Status, Task
 
@@ -43,7 +44,7 @@ def _nobody(text: str) -> None:
     """The default listener."""
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     jobs: int | None = None  # None: `limits.jobs`
     task_id: int | None = None
@@ -74,7 +75,7 @@ class Summary:
         return ALL_HELD if self.waiting_until is not None or self.refused else 0
 
 
-@dataclass(frozen=True)
+@record
 class PlannedTask:
     task: Task
     plan: routing.Plan

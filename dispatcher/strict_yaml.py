@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from dispatcher.errors import BriefError, ConfigError
+from dispatcher.record import record
 
 if TYPE_CHECKING:
     from yaml.events import Event, ScalarEvent
@@ -32,7 +32,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?\
 _DURATION_SECONDS = (86400.0, 3600.0, 60.0, 1.0)
 
 
-@dataclass(frozen=True)
+@record
 class Located:
     """A value and where it stands. Lines and columns count from 1.
 

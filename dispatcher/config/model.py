@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from dispatcher.record import record
 from dispatcher.task import CopyMode, Credential, Deliver, Expect, Limits, Tools
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dispatcher.routing import Roster
 
 
-@dataclass(frozen=True)
+@record
 class RepositoryConfig:
     """What holds for the briefs of one repository, `defaults` already filled in. A brief's own fields come first."""
 
@@ -75,7 +76,7 @@ class ApprovalsConfig(NamedTuple):
     approvers: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # account -> names of rules, ("*",) = all
 
 
-@dataclass(frozen=True)
+@record
 class Config:
     home: Path  # absolute, symbolic links resolved
     file: Path

@@ -11,10 +11,11 @@ to sniff what it is, and it is then not parsed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from dispatcher.record import record
 from dispatcher.task import (
     Billing,
     Candidate,
@@ -32,7 +33,7 @@ BRIDGE_FILE = "bridge.jsonl"  # in the attempt folder; written by the worker's p
 BRIDGE_VARIABLE = "DISPATCHER_BRIDGE"  # tells the plugin where that file is
 
 
-@dataclass(frozen=True)
+@record
 class RunRequest:
     """One attempt as the runner wants it. Paths are absolute; `executable` is the program with its fixed arguments."""
 
@@ -51,7 +52,7 @@ class RunRequest:
     trusted: bool = False  # the repository's own settings, hooks and MCP servers may be used
 
 
-@dataclass(frozen=True)
+@record
 class Command:
     """What to start. `env` is added to the worker's environment and is visible to its tools: never a secret in it."""
 
@@ -82,7 +83,7 @@ class SignalKind(StrEnum):
     GATE_READY = "gate_ready"  # our plugin or hook is proved to be active
 
 
-@dataclass(frozen=True)
+@record
 class Signal:
     kind: SignalKind
     at: float  # epoch seconds
