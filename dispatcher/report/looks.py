@@ -21,7 +21,7 @@ h1 { font-size: 1.6rem; margin: .5rem 0 0; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
 p { margin: .2rem 0 .6rem; color: var(--soft); max-width: 60rem; }
 small { color: var(--soft); font-size: .85rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 12rem), 1fr)); gap: .75rem;
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 10rem), 1fr)); gap: .75rem;
   margin: 1rem 0; }
 .tiles div { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; }
 .tiles dt { color: var(--soft); font-size: .9rem; }
@@ -47,7 +47,8 @@ rect.done { fill: var(--done); } rect.quota { fill: var(--quota); } rect.failed 
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
   overflow-wrap: normal; }
-td:not(.n) { min-width: 6rem; max-width: 26rem; overflow-wrap: anywhere; }
+td:not(.n) { max-width: 26rem; overflow-wrap: break-word; }
+td.w { min-width: 12rem; overflow-wrap: anywhere; }
 tbody tr:last-child td { border-bottom: 0; }
 thead th { background: var(--card); white-space: nowrap; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }

@@ -88,7 +88,7 @@ def _tiles(summary: Table) -> str:
 def _number(row: Row) -> str:
     if row["number"] is None:
         return "unknown"
-    return money(row["number"]) if row["key"].endswith("_usd") else escape(shown(row["number"], Column("n", "n")))
+    return money(row["number"]) if row["key"].endswith("_usd") else f"{row['number']:,.0f}"
 
 
 def _legend() -> str:
@@ -170,7 +170,7 @@ def _table(columns: tuple[Column, ...], rows: list[list[str]], label: str) -> st
 
 
 def _side(column: Column) -> str:
-    return ' class="n"' if is_number(column) else ""
+    return ' class="n"' if is_number(column) else ' class="w"' if column.key == "title" else ""
 
 
 def _cell(value: Any, column: Column, text: str) -> str:

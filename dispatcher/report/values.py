@@ -147,26 +147,31 @@ def _summary(sums: Sequence[Row], tasks: Sequence[Row]) -> Table:
     delivered, lost = standing(DELIVERED), standing(NOT_DELIVERED)
     of_tasks = [
         ("tasks", "Tasks", total, "added in the period"),
-        ("delivered", "Delivered", delivered, f"of {total}: a result to review, accepted or rejected"),
-        ("accepted", "Accepted", standing(("accepted",)), f"of {delivered} delivered"),
-        ("not_delivered", "Not delivered", lost, f"of {total}: needs a person, failed, cancelled or expired"),
-        ("open", "Still open", total - delivered - lost, f"of {total}"),
+        ("delivered", "Delivered", delivered, f"of {total:,}: a result to review, accepted or rejected"),
+        ("accepted", "Accepted", standing(("accepted",)), f"of {delivered:,} delivered"),
+        ("not_delivered", "Not delivered", lost, f"of {total:,}: needs a person, failed, cancelled or expired"),
+        ("open", "Still open", total - delivered - lost, f"of {total:,}"),
     ]
     attempts, priced = _total(sums, "attempts"), _total(sums, "priced")
     of_attempts = [
         ("attempts", "Attempts", attempts, "worker processes that ended"),
-        ("quota_events", "Quota events", _of(sums, *QUOTA), f"of {attempts}: rate limits and used-up allowances"),
+        ("quota_events", "Quota events", _of(sums, *QUOTA), f"of {attempts:,}: rate limits and used-up allowances"),
         ("saved", "Saved by a finish prompt", _total(sums, "saved"), "tasks that a second prompt brought to review"),
         (
             "false_done",
-            'False "done" caught',
+            "False done caught",
             _total(sums, "false_done"),
             "said done; git or the checks said otherwise",
         ),
         ("nearly_lost", "Work nearly lost", _total(sums, "nearly_lost"), "failed attempts whose work was kept"),
         ("minutes", "Minutes of work", _minutes(sums), "waiting does not count"),
-        ("list_price_usd", "List price in USD", _usd(sums), f"known for {priced} of {attempts} attempts"),
-        ("billed_usd", "Billed in USD", _billed(sums), f"known for {_total(sums, 'billed')} of {attempts} attempts"),
+        ("list_price_usd", "List price in USD", _usd(sums), f"known for {priced:,} of {attempts:,} attempts"),
+        (
+            "billed_usd",
+            "Billed in USD",
+            _billed(sums),
+            f"known for {_total(sums, 'billed'):,} of {attempts:,} attempts",
+        ),
     ]
     rows = tuple(
         {"key": key, "what": what, "number": number, "note": note}

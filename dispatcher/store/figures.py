@@ -143,8 +143,8 @@ def _add(found: dict[tuple[Any, ...], Row], key: tuple[Any, ...], row: Row) -> N
             known[name] += row[name]
 
 
-def _where(column: str, part: tuple[Any, Any], filters: Mapping[str, str]) -> tuple[str, list[Any]]:
-    conditions, values = ["1"], list[Any]()
+def _where(column: str, part: tuple[Any, Any], filters: Mapping[str, str]) -> tuple[str, list[object]]:
+    conditions, values = ["1"], list[object]()
     for test, value in ((">=", part[0]), ("<", part[1])):
         if value is not None:
             conditions.append(f"{column} {test} ?")

@@ -77,6 +77,7 @@ _OF_ATTEMPT = {
     "credential": "a.credential",
 }
 _OF_TASK = {"status": "t.status", "difficulty": "t.difficulty", "repository": "t.repository", "batch": "t.batch"}
+_INDEXED = frozenset({*_OF_ATTEMPT, *_OF_TASK}) - {"task", "difficulty"}
 FILTERS = (*_OF_ATTEMPT, *_OF_TASK)
 FAILED = "failed"  # as an outcome: ended, and not completed
 
@@ -141,7 +142,7 @@ def _found_by_words(store: Store, query: Query) -> list[Row]:
 
     A word that stands everywhere must not make SQLite collect a million rows.
     """
-    depth = max(100, 5 * query.limit)
+    depth = max(20, query.limit * (5 if query.filters or query.where else 1))
     words = match(_words(query))
     while True:
         found = _rows(store, query, depth=depth)
@@ -179,35 +180,50 @@ def _words(query: Query) -> str:
 def _rows(
     store: Store, query: Query, *, after: tuple[float, int] | None = None, keyed: bool = False, depth: int = 0
 ) -> list[Row]:
-    conditions, values = _conditions(query, depth)
+    conditions, values, join = _conditions(store, query, depth)
     if after is not None:
         conditions.append("(a.started_at, a.id) < (?, ?)")
         values += after
     columns = ", ".join(f"{COLUMNS[name][0]} AS {name}" for name in query.columns)
     columns += ", a.started_at AS _at, a.id AS _id" if keyed else ""
     limit = PAGE if keyed else query.limit or -1
-    where = " AND ".join(conditions) or "1"
-    join = "JOIN" if depth or _few_tasks(store, query) else "CROSS JOIN"
-    sql = (
-        f"SELECT {columns} FROM attempt a {join} task t ON t.id = a.task_id "
-        f"WHERE {where} ORDER BY {_order(query)} LIMIT {int(limit)}"
-    )
+    rest = f"{' AND '.join(conditions) or '1'} ORDER BY {_order(query)} LIMIT {int(limit)}"
     if query.where is None:
-        return [dict(row) for row in store.read(sql, values)]
+        return [
+            dict(row)
+            for row in store.read(
+                f"SELECT {columns} FROM attempt a {join} task t ON t.id = a.task_id WHERE {rest}", values
+            )
+        ]
+    # Names in a condition that a person typed are the columns of the view, and nothing else is in sight.
+    typed = f"({query.where}\n)"
+    sql = f"SELECT {_of_view(columns)} FROM v_attempts v WHERE {typed} AND {_of_view(rest)}"
     return _guarded(store, sql, values)
 
 
-def _conditions(query: Query, depth: int) -> tuple[list[str], list[object]]:
-    conditions, values = list[str](), list[object]()
+def _of_view(sql: str) -> str:
+    """The same columns under the names that they have in v_attempts."""
+    import re
+
+    return re.sub(r"\b[at]\.", "v.", sql.replace("t.status", "v.task_status"))
+
+
+def _conditions(store: Store, query: Query, depth: int) -> tuple[list[str], list[object], str]:
+    """Conditions, their values, and how the tasks are joined: CROSS keeps SQLite on the newest attempts."""
+    conditions, values, join = list[str](), list[object](), "JOIN" if depth else "CROSS JOIN"
     for name, wanted in query.filters.items():
-        column = _OF_ATTEMPT.get(name) or _OF_TASK[name]
-        parts = ["a.outcome <> 'completed'"] if name == "outcome" and FAILED in wanted else []
-        plain = [one for one in wanted if not (name == "outcome" and one == FAILED)]
+        plain = [one if isinstance(one, int) else clean(str(one), MAX_LINE) for one in wanted]
+        parts = ["a.outcome <> 'completed'"] if name == "outcome" and FAILED in plain else []
+        plain = [one for one in plain if not (name == "outcome" and one == FAILED)]
+        few = name in _INDEXED and bool(plain) and _few(store, name, plain)
+        if few and name in _OF_TASK:
+            join = "JOIN"
         if plain:
-            # More than one value would make SQLite sort what it found; `+` keeps it on the index of the order.
-            test = f"{column} = ?" if len(plain) == 1 else f"+{column} IN ({', '.join('?' * len(plain))})"
-            parts.append(test)
-            values += [one if isinstance(one, int) else clean(str(one), MAX_LINE) for one in plain]
+            # SQLite would collect and sort all that fits one of several values. That is right for few rows; for many,
+            # `+` keeps it on the index of the order.
+            column = _OF_ATTEMPT.get(name) or _OF_TASK[name]
+            parts.append(f"{'' if few or len(plain) == 1 else '+'}{column} IN ({', '.join('?' * len(plain))})")
+            values += plain
         conditions.append(parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})")
     for test, moment in (("a.started_at >= ?", query.since), ("a.started_at < ?", query.until)):
         if moment is not None:
@@ -216,9 +232,15 @@ def _conditions(query: Query, depth: int) -> tuple[list[str], list[object]]:
     if depth:
         conditions.append(f"a.id IN ({_FOUND.format(depth=depth)})")
         values += [match(_words(query))] * 2
-    if query.where is not None:
-        conditions.append(f"EXISTS (SELECT 1 FROM v_attempts v WHERE v.id = a.id AND ({query.where}\n))")
-    return conditions, values
+    return conditions, values, join
+
+
+def _few(store: Store, name: str, wanted: Sequence[object]) -> bool:
+    """Whether at most a few thousand rows have one of these values; counted on the index, and no further."""
+    table = "task" if name in _OF_TASK else "attempt"
+    marks = ", ".join("?" * len(wanted))
+    sql = f"SELECT count(*) AS number FROM (SELECT 1 FROM {table} WHERE {name} IN ({marks}) LIMIT {_FEW + 1})"
+    return bool(store.read(sql, wanted)[0]["number"] <= _FEW)
 
 
 _FOUND = (
@@ -234,16 +256,6 @@ def _order(query: Query) -> str:
         return "a.started_at DESC, a.id DESC"
     name, way = query.sort.lstrip("~"), "DESC" if query.sort.startswith("~") else "ASC"
     return f"{COLUMNS[name][0]} {way} NULLS LAST, a.id DESC"
-
-
-def _few_tasks(store: Store, query: Query) -> bool:
-    for name in ("batch", "repository", "status"):
-        wanted = query.filters.get(name, ())
-        if len(wanted) == 1:
-            sql = f"SELECT count(*) AS number FROM (SELECT 1 FROM task WHERE {name} = ? LIMIT {_FEW + 1})"
-            if store.read(sql, (clean(str(wanted[0]), MAX_LINE),))[0]["number"] <= _FEW:
-                return True
-    return False
 
 
 def _guarded(store: Store, sql: str, values: Sequence[object]) -> list[Row]:

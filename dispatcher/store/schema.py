@@ -27,7 +27,6 @@ CREATE TABLE task_count (
     PRIMARY KEY (status)
 );
 CREATE TABLE rollup (
-    month TEXT NOT NULL,
     candidate TEXT NOT NULL,
     harness TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -35,6 +34,7 @@ CREATE TABLE rollup (
     billing TEXT NOT NULL,
     difficulty TEXT NOT NULL,
     outcome TEXT NOT NULL,
+    month TEXT NOT NULL,
     attempts INTEGER NOT NULL,
     tasks INTEGER NOT NULL,
     counted INTEGER NOT NULL,
@@ -54,8 +54,8 @@ CREATE TABLE rollup (
     tokens_cache_read INTEGER NOT NULL,
     tokens_cache_write INTEGER NOT NULL,
     tokens_reasoning INTEGER NOT NULL,
-    PRIMARY KEY (month, candidate, harness, model, credential, billing, difficulty, outcome)
-);
+    PRIMARY KEY (candidate, harness, model, credential, billing, difficulty, outcome, month)
+) WITHOUT ROWID;
 CREATE TABLE task_rollup (
     month TEXT NOT NULL,
     difficulty TEXT NOT NULL,
@@ -443,7 +443,7 @@ CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.en
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -470,7 +470,7 @@ CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ende
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -498,7 +498,7 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -526,7 +526,7 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -553,7 +553,7 @@ CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.en
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -580,7 +580,7 @@ CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ende
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -609,7 +609,7 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -638,7 +638,7 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,

@@ -121,7 +121,7 @@ class Rollup(SQLModel, table=True):
     """Sums over ended attempts by month, kept by triggers, so that a report costs the same with a million attempts."""
 
     __tablename__ = "rollup"
-    month: str = _text("UTC month of the start, YYYY-MM", primary_key=True)
+    __table_args__ = ({"sqlite_with_rowid": False},)  # grouping walks the key
     candidate: str = _text("entry of models.yaml", primary_key=True)
     harness: str = _text("the CLI", primary_key=True)
     model: str = _text("the pinned model id", primary_key=True)
@@ -129,6 +129,7 @@ class Rollup(SQLModel, table=True):
     billing: str = _text("free, subscription, credit, metered", primary_key=True)
     difficulty: str = _text("of the task as it stands", primary_key=True)
     outcome: str = _text("how the attempts ended", primary_key=True)
+    month: str = _text("UTC month of the start, YYYY-MM", primary_key=True)
     attempts: int = _number("attempts that ended")
     tasks: int = _number("of these, the first of their task on this candidate")
     counted: int = _number("of these, counted against the candidate")

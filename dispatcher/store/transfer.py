@@ -144,7 +144,7 @@ def _set_sequence(store: Store, entry: dict[str, Any], where: str) -> None:
 def _insert(store: Store, table: str, row: dict[str, Any], where: str) -> None:
     import sqlite3
 
-    marks, values = list[str](), list[Any]()
+    marks, values = list[str](), list[object]()
     for value in row.values():
         if isinstance(value, str) and not value.isascii() and _has_surrogate(value):
             marks.append("CAST(? AS TEXT)")  # text that was no UTF-8 goes back as its bytes

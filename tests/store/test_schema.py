@@ -27,8 +27,10 @@ def shape(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
 
     indexes = {}
     for _, name, unique, origin, partial in pragma("index_list", table):
-        condition = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
-        where = condition.split(" WHERE ")[1] if partial else None
+        where = None
+        if partial:
+            text = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+            where = text.split(" WHERE ")[1]
         columns = [(row[2], row[3]) for row in pragma("index_xinfo", name) if row[5]]
         indexes[name if origin == "c" else origin] = (unique, columns, where)
     sql = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
@@ -37,6 +39,7 @@ def shape(connection: sqlite3.Connection, table: str) -> dict[str, Any]:
         "references": sorted(row[2:] for row in pragma("foreign_key_list", table)),
         "indexes": indexes,
         "autoincrement": "AUTOINCREMENT" in sql,
+        "rowid": "WITHOUT ROWID" not in sql,
     }
 
 

@@ -13,7 +13,10 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
-        "rollup", *(sa.Column(name, kind(), nullable=False) for name, kind in ROLLUP), sa.PrimaryKeyConstraint(*KEYS)
+        "rollup",
+        *(sa.Column(name, kind(), nullable=False) for name, kind in ROLLUP),
+        sa.PrimaryKeyConstraint(*KEYS),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "task_rollup",
@@ -27,7 +30,7 @@ def upgrade() -> None:
         op.execute(statement)
 
 
-KEYS = ("month", "candidate", "harness", "model", "credential", "billing", "difficulty", "outcome")
+KEYS = ("candidate", "harness", "model", "credential", "billing", "difficulty", "outcome", "month")
 
 ROLLUP = (
     *((name, sa.Text) for name in KEYS),
@@ -126,7 +129,7 @@ CREATE TRIGGER rollup_attempt_insert_before BEFORE INSERT ON attempt WHEN new.en
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -153,7 +156,7 @@ CREATE TRIGGER rollup_attempt_insert_after AFTER INSERT ON attempt WHEN new.ende
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -181,7 +184,7 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -209,7 +212,7 @@ WHEN old.ended_at IS NOT NULL OR new.ended_at IS NOT NULL BEGIN
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -236,7 +239,7 @@ CREATE TRIGGER rollup_attempt_delete_before BEFORE DELETE ON attempt WHEN old.en
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -263,7 +266,7 @@ CREATE TRIGGER rollup_attempt_delete_after AFTER DELETE ON attempt WHEN old.ende
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = old.task_id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -292,7 +295,7 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
     -billed, -tokens_input,
     -tokens_output, -tokens_cache_read, -tokens_cache_write, -tokens_reasoning
     FROM v_measures WHERE task_id = old.id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
@@ -321,7 +324,7 @@ AND (old.status IN ('accepted', 'rejected') OR new.status IN ('accepted', 'rejec
     tokens_input, tokens_output,
     tokens_cache_read, tokens_cache_write, tokens_reasoning
     FROM v_measures WHERE task_id = new.id
-    ON CONFLICT (month, candidate, harness, model, credential, billing, difficulty, outcome) DO UPDATE SET
+    ON CONFLICT (candidate, harness, model, credential, billing, difficulty, outcome, month) DO UPDATE SET
         attempts = attempts + excluded.attempts, tasks = tasks + excluded.tasks,
         counted = counted + excluded.counted, delivered = delivered + excluded.delivered,
         saved = saved + excluded.saved, false_done = false_done + excluded.false_done,
