@@ -14,6 +14,7 @@ from dispatcher.store import history, holds, queue
 from dispatcher.task import Action, Billing, ModelEvidence, OutcomeClass, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dispatcher.store import Store
@@ -107,7 +108,7 @@ def _skipped(store: Store, task_id: int) -> dict[int | None, list[dict[str, Any]
 
 def _said(
     attempt: Attempt,
-    checks: list[CheckResult],
+    checks: Sequence[CheckResult],
     held: list[Hold],
     skipped: dict[int | None, list[dict[str, Any]]],
 ) -> list[str]:
@@ -126,13 +127,13 @@ def _said(
 
 
 def _passed_over(one: dict[str, Any]) -> str:
-    end = f", {until(one['until'], time.time())}" if one["until"] is not None else ""
+    end = f", until {clock(one['until'])}" if one["until"] is not None else ""
     return f"{one['name']}: {one['reason']}{end or (' (only a person can change that)' if one['needs_person'] else '')}"
 
 
 def _seen(attempt: Attempt) -> str:
     reason = attempt.outcome_reason.rstrip(".")
-    proof = f" The proof: {attempt.proof}" if attempt.proof and attempt.proof not in reason else ""
+    proof = f" The proof: {attempt.proof}" if attempt.proof and attempt.proof.rstrip(".") not in reason else ""
     return f"Seen: {attempt.outcome}, {reason}.{proof}"
 
 
@@ -167,11 +168,12 @@ def _decided(attempt: Attempt) -> str:
     if attempt.verdict is None:
         return ""
     words = _DECIDED.get(Action(attempt.verdict), attempt.verdict)
-    counted = "" if attempt.counted else " It does not count against the candidate."
+    excused = not attempt.counted and attempt.outcome is not OutcomeClass.COMPLETED
+    counted = " It does not count against the candidate." if excused else ""
     return f"Decided: {words}, because {attempt.verdict_reason.rstrip('.')}.{counted}"
 
 
-def _checked(checks: list[CheckResult]) -> str:
+def _checked(checks: Sequence[CheckResult]) -> str:
     if not checks:
         return ""
     failed = [("a hidden check" if c.hidden else f"`{c.command}`") for c in checks if not (c.passed or c.red_before)]
