@@ -203,7 +203,7 @@ def models_yaml(stage: Stage, url: str | None) -> str:
     lines.append("routes:")
     for level, candidates in scenes.routes(names).items():
         lines.append(f"  {level}: [{', '.join(candidates)}]")
-    lines += ["limits: {start: 2m, stall: 2m, hard_cap: 5m, jobs: 1}", ""]
+    lines += ["limits: {start: 2m, stall: 2m, hard_cap: 5m, jobs: 1, max_load_per_core: 1000}", ""]
     return "\n".join(lines)
 
 
