@@ -136,18 +136,48 @@ def test_a_webhook_is_posted_to_and_its_address_is_in_no_log(world: World) -> No
 # --- in time ---
 
 
-def test_nothing_is_started_after_the_end_of_the_run(world: World) -> None:
-    """The clock of the test host is asked for: `--until` this minute is tomorrow, so the limit is in minutes."""
+def test_nothing_is_started_after_the_end_of_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks, one slot, and a clock that reaches the end while the first one works: the second stays queued."""
+    from dispatcher import config, scheduler, store
+
     world.limits = {"jobs": 1}
     world.write_config()
     for name in ("a", "b"):
         world.add(world.brief(name, script({"steps": WORK}) + name))
-    ran = world.run("run", "--max-minutes", "0")
-    assert ran.returncode == 2
-    assert world.run("run", "--until", "25:00").returncode == 2
-    hour = time.strftime("%H:%M", time.localtime(time.time() + 7200))
-    ran = world.run("run", "--until", hour, "--max-tasks", "1")
-    assert [row["status"] for row in world.rows("select status from task order by id")] == ["needs_review", "queued"]
+    for variable, value in world.environment.items():
+        monkeypatch.setenv(variable, value)
+    ended = [False]
+    monkeypatch.setattr(scheduler, "closed", lambda options: options.until is not None and ended[0])
+
+    def say(*_: object) -> None:
+        ended[0] = True
+
+    with store.open(config.database(world.home)) as opened:
+        options = scheduler.Options(until=1.0, say=say)
+        summary = scheduler.run(config.load(world.home), opened, world.home / "logs", options)
+        assert [row["status"] for row in world.rows("select status from task order by id")] == [
+            "needs_review",
+            "queued",
+        ]
+        assert "the time of this run is over" in summary.note
+        again = scheduler.run(config.load(world.home), opened, world.home / "logs", options)
+        assert again.moved == [], "and a run that begins after its end starts nothing at all"
+
+
+def test_when_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dispatcher.cli.running import deadline
+    from dispatcher.errors import BadInput
+
+    noon = time.mktime((2026, 3, 10, 12, 0, 0, 0, 0, -1))
+    assert deadline(noon, None, None) is None
+    assert deadline(noon, None, 90) == noon + 5400
+    assert deadline(noon, "18:00", None) == noon + 6 * 3600
+    assert deadline(noon, "06:00", None) == time.mktime((2026, 3, 11, 6, 0, 0, 0, 0, -1)), "the next morning"
+    assert deadline(noon, "12:00", None) == time.mktime((2026, 3, 11, 12, 0, 0, 0, 0, -1))
+    assert deadline(noon, "06:00", 90) == noon + 5400, "whichever comes first"
+    for wrong in ("25:00", "6 o'clock", ""):
+        with pytest.raises(BadInput):
+            deadline(noon, wrong, None)
 
 
 @pytest.mark.parametrize(
@@ -356,6 +386,30 @@ def test_prune_removes_what_is_saved_and_nothing_else(world: World) -> None:
     asked = world.run("prune", "--refs", check=True)
     assert "nobody is here to be asked" in asked.stderr or "nothing to do" in asked.stdout
     assert world.git("for-each-ref", "refs/dispatcher") == refs
+
+
+def test_refs_go_only_when_a_person_says_so(world: World) -> None:
+    task = world.do(world.brief("saved", script({"steps": WORK})))
+    other = world.do(world.brief("open", script({"steps": WORK}) + "open"))
+    finish(world, task, 40)
+    refs = world.git("for-each-ref", "--format=%(refname)", "refs/dispatcher").splitlines()
+    mine = [ref for ref in refs if ref.startswith(f"refs/dispatcher/{task}/")]
+    assert mine
+    made = time.time()
+    until(lambda: time.time() > made + 2.5)  # refs are dated in whole seconds
+
+    asked = world.run("prune", "--refs", "--older", "1s", check=True)
+    assert "nobody is here to be asked" in asked.stderr
+    assert world.git("for-each-ref", "--format=%(refname)", "refs/dispatcher").splitlines() == refs
+
+    done = world.run("prune", "--refs", "--older", "1s", "--yes", check=True)
+    left = world.git("for-each-ref", "--format=%(refname)", "refs/dispatcher").splitlines()
+    assert set(refs) - set(left), done.stdout
+    assert set(refs) - set(left) <= set(mine)
+    assert [ref for ref in refs if ref.startswith(f"refs/dispatcher/{other}/")] == [
+        ref for ref in left if ref.startswith(f"refs/dispatcher/{other}/")
+    ]
+    assert world.git("show", f"{world.task(task)['branch']}:a.txt") == "a"
 
 
 def test_a_bug_report_holds_the_task_and_no_key(world: World) -> None:
