@@ -37,7 +37,9 @@ def add_briefs(
 ) -> None:
     config = home.configured(explicit)
     given = places.checked(repo, "--repo") if repo is not None else None
-    tasks = in_order([read(source, config, given) for source in sources(names)])
+    tasks, circle = in_order([read(source, config, given) for source in sources(names)])
+    if circle:
+        raise BadInput(_turning(circle), hint="correct `after` in one of them")
     with home.opened(config.home) as store, store.write():
         named = batch or (batch_name(names) if len(tasks) > 1 else None)
         known: dict[str, int] = {}
@@ -65,7 +67,11 @@ def add_new(names: Sequence[str], config: Config, store: Store, batch: str | Non
         except DispatcherError as error:
             note(f"error: {clean(error.message)}")
             fine = False
-    for task in in_order(tasks):
+    ordered, circle = in_order(tasks)
+    if circle:
+        note(f"error: {clean(_turning(circle))}")
+        fine = False
+    for task in ordered:
         try:
             row = _queue(store, task, batch, known, again=False)
         except DispatcherError as error:
@@ -108,17 +114,20 @@ class Ready:
         return frozenset({self.new.title, *files})
 
 
-def in_order(tasks: Sequence[Ready]) -> list[Ready]:
-    """The same briefs, each behind those that it comes after; otherwise as they were. BadInput for a circle."""
+def in_order(tasks: Sequence[Ready]) -> tuple[list[Ready], list[Ready]]:
+    """The same briefs, each behind those that it comes after, as they were; and those that turn in a circle."""
     left, done = list(tasks), list[Ready]()
     while left:
         free = next((one for one in left if not any(_needs(one, other) for other in left if other is not one)), None)
         if free is None:
-            names = ", ".join(one.label for one in left)
-            raise BadInput(f"these briefs wait for each other: {names}", hint="correct `after` in one of them")
+            break
         left.remove(free)
         done.append(free)
-    return done
+    return done, left
+
+
+def _turning(circle: Sequence[Ready]) -> str:
+    return f"these briefs wait for each other: {', '.join(one.label for one in circle)}"
 
 
 def _needs(task: Ready, other: Ready) -> bool:

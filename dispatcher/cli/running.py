@@ -151,6 +151,8 @@ def _moved(task: Task) -> dict[str, Any]:
 
 
 def _plan(config: Config, store: Store, *, as_json: bool) -> None:
+    from dispatcher.cli.ready import waits_for
+
     now = time.time()
     planned = scheduler.plan(config, store, now, os.environ)
     if as_json:
@@ -166,6 +168,8 @@ def _plan(config: Config, store: Store, *, as_json: bool) -> None:
             out(f"  not {clean(skipped.name)}: {clean(skipped.reason)}{when}")
         if not plan.choices:
             out(f"  starts nothing: {clean(plan.reason)}")
+        for reason in waits_for(store, task.id):
+            out(f"  not yet: {clean(reason)}")
     if not planned:
         out("nothing is queued")
     return None

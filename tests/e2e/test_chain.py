@@ -123,9 +123,14 @@ def test_circles_and_unknown_names_queue_nothing(world: World) -> None:
     refused = world.run("add", str(world.home / "briefs"))
     assert refused.returncode == 2
     assert "wait for each other" in refused.stderr
+    world.brief("3", "Do it.", title="three")
+    by_cron = world.run("run", "--add", str(world.home / "briefs"), "--max-tasks", "1", "--dry-run")
+    assert by_cron.returncode == 2
+    assert "wait for each other" in by_cron.stderr
+    assert [row["title"] for row in world.rows("select title from task")] == ["three"], "the others are queued"
     world.brief("1", "Do it.", title="one")
     world.brief("2", "Do it.", title="two", after="nobody")
     refused = world.run("add", str(world.home / "briefs"))
     assert refused.returncode == 2
     assert "2.md: there is no task 'nobody', which it comes after" in refused.stderr
-    assert world.rows("select * from task") == []
+    assert len(world.rows("select * from task")) == 1
