@@ -23,7 +23,7 @@ FREE_LIMIT = {
     "error": {"type": "FreeUsageLimitError", "message": "Rate limit exceeded. Please try again later."},
     "metadata": {},
 }
-WORK = [{"shell": "echo 2 > value.txt && git commit -qam 'set the value to 2'"}, {"text": "Done."}]
+WORK = [{"shell": "echo 2 > value.txt && git add -A && git commit -qm 'set the value to 2'"}, {"text": "Done."}]
 
 
 @pytest.fixture(params=["opencode", "claude"])
