@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -26,8 +25,6 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in BY_NAME:
-            if ctx.resilient_parsing:  # TAB: no message across the person's prompt
-                return args[0], None, []
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], BY_NAME, n=2)
@@ -41,16 +38,6 @@ class LazyGroup(TyperGroup):
             with formatter.section(group):
                 formatter.write_dl(rows)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Names and help come from the catalog: a TAB on the command's name imports no command."""
-        from typer._click.shell_completion import CompletionItem
-
-        if ctx._protected_args:  # behind a command that there is not
-            return []
-        return [
-            CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)
-        ] + [item for item in super(TyperGroup, self).shell_complete(ctx, incomplete)]
-
 
 def load(entry: Entry) -> Any:
     """The command as Typer makes it from its signature."""
@@ -61,7 +48,9 @@ def load(entry: Entry) -> Any:
     raise LookupError(f"{module.__name__} does not define {entry.name}")
 
 
-app = typer.Typer(name="dispatcher", cls=LazyGroup, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="dispatcher", cls=LazyGroup, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,8 +71,6 @@ def _root(
 def run(arguments: list[str]) -> int:
     """Run one command line. Errors of the command line are printed here; all others go to the caller."""
     command = get_command(app)
-    if "_DISPATCHER_COMPLETE" in os.environ:
-        command.main(arguments, prog_name="dispatcher")  # the shell asks for completions; ends the process
     try:
         with command.make_context("dispatcher", arguments) as context:
             result = command.invoke(context)

@@ -1,7 +1,7 @@
 """What TAB offers: task numbers, candidates, statuses, holds. A completion that cannot be answered offers nothing.
 
-zsh evaluates what it is given. So a word with a character that means something to a shell is not offered, and in a
-description such characters are replaced: titles are text that somebody else wrote.
+Shells have evaluated what they are given. So a word with a character that means something to one is not offered, and in
+a description such characters are replaced: titles are text that somebody else wrote.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ def statuses(incomplete: str) -> Pairs:
     return _starting(incomplete, ((str(status), "") for status in Status))
 
 
+def shells(incomplete: str) -> Pairs:
+    return _starting(incomplete, iter((("bash", ""), ("zsh", ""), ("fish", ""))))
+
+
 def _quietly(find: Callable[[], Pairs]) -> Pairs:
     """A shell that asks in the wrong folder gets no candidates, and no error across the person's prompt."""
     try:
@@ -52,12 +56,14 @@ def _quietly(find: Callable[[], Pairs]) -> Pairs:
 
 def _starting(incomplete: str, offers: Iterator[tuple[str, str]]) -> Pairs:
     return [
-        (word, _harmless(text)) for word, text in offers if word.startswith(incomplete) and not _SPECIAL & set(word)
+        (word, _harmless(text))
+        for word, text in offers
+        if word.startswith(incomplete) and word.isprintable() and not _SPECIAL & set(word)
     ]
 
 
 def _harmless(text: str) -> str:
-    """One line that means nothing to a shell, nor to Rich, through which Typer sends it."""
+    """One line that means nothing to a shell."""
     shown = text[:_LONGEST].translate(_TAME)
     return "".join(character if character.isprintable() else "?" for character in shown).strip()
 

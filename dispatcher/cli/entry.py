@@ -50,7 +50,11 @@ def _run(given: list[str]) -> int:
 
     try:
         words = given or ["--help"]
-        if (code := _complete() if _completing() else _express(words)) is not None:
+        if words[0] == "__complete":
+            return _complete(words[1:])
+        from dispatcher.cli.express import run as run_express
+
+        if (code := run_express(words)) is not None:
             return code
         from dispatcher.cli.app import run
 
@@ -63,30 +67,15 @@ def _run(given: list[str]) -> int:
         return _confess(error)
 
 
-def _completing() -> bool:
-    """A shell asks for completions: the words are in the environment, not in the arguments."""
-    import os
-
-    return "_DISPATCHER_COMPLETE" in os.environ
-
-
-def _complete() -> int | None:
+def _complete(asked: list[str]) -> int:
+    """A shell asks what TAB can offer; whatever is wrong with the question, no error crosses the person's prompt."""
     import os
 
     from dispatcher.cli.tab import answer
 
-    answered = answer(os.environ)
-    if answered is None:
-        return None
-    text, code = answered
-    sys.stdout.write(f"{text}\n" if text else "")
-    return code
-
-
-def _express(words: list[str]) -> int | None:
-    from dispatcher.cli.express import run
-
-    return run(words)
+    shell, place, *words = asked
+    sys.stdout.write(answer(shell, int(place), words, os.environ))
+    return 0
 
 
 def _explain(error: DispatcherError) -> int:

@@ -1,9 +1,12 @@
 """What a shell gets when TAB is pressed, without importing Typer: that alone would take longer than all the rest.
 
 Which options and arguments there are stands in `words.txt`, written from Typer's own definition; what can stand in
-them is found by `dispatcher.cli.complete`. The shells ask, and are answered, as Typer's completion scripts do it; a
-test asks both and wants the same answer. What is not plain (`--limit=5`, `-j4`, a command that does not exist,
-PowerShell) is left to Typer.
+them is found by `dispatcher.cli.complete`. A test asks Typer too and wants the same answer. The scripts that ask are
+in `dispatcher.cli.completion`:
+
+    dispatcher __complete SHELL PLACE WORD...     the words behind the program's name; PLACE 1 is the first of them
+
+Nothing found means that the shell may offer files.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     Pairs = list[tuple[str, str]]
 
+ASK = "__complete"
 WORDS = os.path.join(os.path.dirname(__file__), "words.txt")
 ROOT = "dispatcher"  # of the options before any command
 
@@ -30,36 +34,31 @@ class Parameter:
         self.names = names.split()
 
 
-class NotPlain(Exception):
-    """Typer shall answer."""
-
-
-def answer(environ: MutableMapping[str, str]) -> tuple[str, int] | None:
-    """What to print and the exit code; None when Typer shall answer."""
-    writer = _WRITERS.get(environ.get("_DISPATCHER_COMPLETE", ""))
-    if writer is None:
-        return None
-    try:
-        words, incomplete = _bash_words(environ) if writer is _bash else _line_words(environ)
-        return writer(offers(words, incomplete, environ), environ)
-    except NotPlain:
-        return None
+def answer(shell: str, place: int, words: Sequence[str], environ: MutableMapping[str, str]) -> str:
+    """The lines that the script of this shell reads."""
+    before, incomplete = list(words[: place - 1]), "".join(words[place - 1 : place])
+    if shell == "bash":  # it makes three words of --status=queued
+        before = [word for word in before if word != "="]
+        incomplete = "" if incomplete == "=" else incomplete
+    write = _WRITERS[shell]
+    return "".join(f"{write(word, text)}\n" for word, text in offers(before, incomplete, environ))
 
 
 def offers(words: Sequence[str], incomplete: str, environ: MutableMapping[str, str]) -> Pairs:
-    """What can stand where `incomplete` stands, behind `words` (without the program's name)."""
-    if "=" in incomplete:
-        raise NotPlain
+    """What can stand where `incomplete` stands, behind `words`, with a description each."""
     if not words:
         return [*_commands(incomplete), *_option_names(_parameters(ROOT), set(), incomplete)]
     parameters = _parameters(words[0])
     values, waiting, placed = _read(words[1:], parameters)
     if home := values.get("--home"):
         environ["DISPATCHER_HOME"] = os.path.expanduser(home)  # ours ends with this answer
-    if incomplete.startswith("-"):
-        return _option_names(parameters, set(values), incomplete)
-    wanted = waiting or _argument(parameters, placed)
-    return _values(wanted, incomplete) if wanted else []
+    if incomplete.startswith("-") and waiting is None:
+        name, joined, value = incomplete.partition("=")
+        if not joined:
+            return _option_names(parameters, set(values), incomplete)
+        option = next((one for one in parameters if name in one.names), None)
+        return [(f"{name}={word}", text) for word, text in _values(option, value)]
+    return _values(waiting or _argument(parameters, placed), incomplete)
 
 
 def _commands(incomplete: str) -> Pairs:
@@ -73,7 +72,7 @@ def _parameters(command: str) -> list[Parameter]:
         text = "\n" + file.read()
     _, found, rest = text.partition(f"\n= {command}\n")
     if not found:
-        raise NotPlain
+        return []
     return [Parameter(line) for line in rest.partition("\n= ")[0].splitlines()]
 
 
@@ -84,19 +83,15 @@ def _read(words: Sequence[str], parameters: Sequence[Parameter]) -> tuple[dict[s
     waiting: Parameter | None = None
     placed = 0
     for word in words:
+        name, joined, value = (word, "", "") if word in known else word.partition("=")
         if waiting is not None:
-            if word.startswith("-"):
-                raise NotPlain
             values |= dict.fromkeys(waiting.names, word)
             waiting = None
-        elif word.startswith("-") and word != "-":
-            if word not in known:
-                raise NotPlain
-            if known[word].takes == "nothing":
-                values |= dict.fromkeys(known[word].names, "")
-            else:
-                waiting = known[word]
-        else:
+        elif name in known and (joined or known[name].takes == "nothing"):
+            values |= dict.fromkeys(known[name].names, value)
+        elif name in known:
+            waiting = known[name]
+        elif not word.startswith("-") or word == "-":
             placed += 1
     return values, waiting, placed
 
@@ -124,8 +119,8 @@ def _argument(parameters: Sequence[Parameter], placed: int) -> Parameter | None:
     return None
 
 
-def _values(parameter: Parameter, incomplete: str) -> Pairs:
-    if not parameter.finder:
+def _values(parameter: Parameter | None, incomplete: str) -> Pairs:
+    if parameter is None or not parameter.finder:
         return []
     from dispatcher.cli import complete
 
@@ -133,55 +128,18 @@ def _values(parameter: Parameter, incomplete: str) -> Pairs:
     return finder(incomplete)
 
 
-# --- how the shells ask, and want to be answered; as in Typer 0.28 ---
+def _bare(word: str, text: str) -> str:
+    return word
 
 
-def _bash_words(environ: MutableMapping[str, str]) -> tuple[list[str], str]:
-    words = _split(environ.get("COMP_WORDS", ""))
-    place = environ.get("COMP_CWORD", "")
-    if not place.isdigit():
-        raise NotPlain
-    number = int(place)
-    return words[1:number], words[number] if number < len(words) else ""
+def _described(word: str, text: str) -> str:
+    return f"{word}\t{text}" if text else word
 
 
-def _line_words(environ: MutableMapping[str, str]) -> tuple[list[str], str]:
-    line = environ.get("_TYPER_COMPLETE_ARGS", "")
-    words = _split(line)[1:]
-    if words and not line.endswith(" "):
-        return words[:-1], words[-1]
-    return words, ""
+def _for_zsh(word: str, text: str) -> str:
+    """`_describe` parts the two at the first colon that has no backslash."""
+    word = word.replace("\\", "\\\\").replace(":", "\\:")
+    return f"{word}:{text}" if text else word
 
 
-def _split(line: str) -> list[str]:
-    """As a shell splits it. Quotes are rare, and reading them costs an import."""
-    if line.isascii() and line.replace("\n", " ").replace("\t", " ").isprintable() and not set(line) & set("'\"\\"):
-        return line.split()
-    raise NotPlain
-
-
-def _bash(found: Pairs, environ: MutableMapping[str, str]) -> tuple[str, int]:
-    return "\n".join(word for word, _ in found), 0
-
-
-def _zsh(found: Pairs, environ: MutableMapping[str, str]) -> tuple[str, int]:
-    if not found:
-        return "_files", 0
-    lines = [f'"{_escape(word)}"' + (f':"{_escape(text)}"' if text else "") for word, text in found]
-    return "_arguments '*: :((" + "\n".join(lines) + "))'", 0
-
-
-def _escape(text: str) -> str:
-    for character, written in (('"', '""'), ("'", "''"), ("$", "\\$"), ("`", "\\`"), (":", "\\\\:")):
-        text = text.replace(character, written)
-    return text
-
-
-def _fish(found: Pairs, environ: MutableMapping[str, str]) -> tuple[str, int]:
-    """Asks twice: whether there is anything (else fish offers files), then what."""
-    if environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return "", 0 if found else 1
-    return "\n".join(f"{word}\t{text}" if text else word for word, text in found), 0
-
-
-_WRITERS = {"complete_bash": _bash, "complete_zsh": _zsh, "complete_fish": _fish}
+_WRITERS = {"bash": _bare, "zsh": _for_zsh, "fish": _described}

@@ -1,4 +1,4 @@
-"""`demo`, `init`, `trust`, `doctor`: from nothing to a home that works."""
+"""`demo`, `init`, `trust`, `completion`, `doctor`: from nothing to a home that works."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dispatcher.cli.catalog import START
+from dispatcher.cli.complete import shells
 from dispatcher.cli.options import Home, Json
 
 app = typer.Typer()
@@ -63,6 +64,20 @@ def trust(home: Home = None) -> None:
     from dispatcher.cli.init import trust_home
 
     trust_home(home)
+
+
+@app.command("completion", rich_help_panel=START)
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=shells)],
+) -> None:
+    """Make TAB know commands, task numbers and models.
+
+    Prints a script. Load it where your shell starts: eval "$(dispatcher completion bash)" in ~/.bashrc, the same with
+    zsh in ~/.zshrc, dispatcher completion fish | source in config.fish.
+    """
+    from dispatcher.cli.completion import print_script
+
+    print_script(shell)
 
 
 @app.command("doctor", rich_help_panel=START)
