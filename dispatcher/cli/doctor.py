@@ -43,6 +43,7 @@ def examine(explicit: Path | None, repo: Path | None, *, login: bool, as_json: b
         ("CLIs", lambda: _clis(config)),
         ("models", lambda: _models(config)),
         ("credentials", lambda: _credentials(config)),
+        ("who pays", lambda: _who_pays(config)),
         ("git", lambda: _git(repo)),
         ("repository", lambda: _repository_code(repo, config)),
         ("disk", lambda: _disk(folder, config)),
@@ -215,6 +216,28 @@ def _credentials(config: Config | None) -> Iterator[Finding]:
             )
         else:
             yield Finding("credentials", OK, f"{credential.name}: {credential.billing}")
+
+
+def _who_pays(config: Config | None) -> Iterator[Finding]:
+    """What would be refused at the start of a run: settings, logins and addresses that pay otherwise."""
+    if config is None:
+        return
+    from dispatcher import environment, money
+
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for candidate in config.roster.candidates.values():
+        worker = environment.build(
+            os.environ,
+            passed=config.environment_pass,
+            credential=candidate.credential,
+            harness=candidate.harness,
+            marker="doctor",
+            extra=config.harness(candidate.harness).env,
+        )
+        for text, fix in money.problems(candidate, worker.variables, None):
+            wrong.setdefault((text, fix), []).append(candidate.name)
+    for (text, fix), names in wrong.items():
+        yield Finding("who pays", WARN, f"{', '.join(names)} would be refused: {text}", fix)
 
 
 def _git(repo: Path | None) -> Iterator[Finding]:

@@ -178,6 +178,7 @@ def _attempt_facts(attempt: Attempt) -> list[tuple[str, str]]:
     spent = [
         *(f"{tokens(count)} {kind}" for kind, count in kinds if count is not None),
         f"{money(usage.cost_usd)} list price" if usage.cost_usd is not None else "",
+        f"{money(attempt.billed_usd) or 'unknown'} billed" if attempt.ended_at is not None else "",
     ]
     return [
         ("model", f"{model} ({attempt.model_evidence}) on {attempt.credential} ({attempt.billing})"),
