@@ -80,7 +80,7 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
 
 
 def starting_point(ctx: Context, task: Task, settings: Settings) -> str | None:
-    """The brief's `base`, else the result of the task it comes after, else the repository's `base`, else None: its HEAD.
+    """The brief's `base`, else the result of the task it comes after, else the repository's `base`, else None (HEAD).
 
     A result that was accepted into a branch counts as what it became there; one that the ordinary start holds already
     needs no other start.
