@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher.quota import ROLLING, Pace, Spend, Totals, above_pace, bounds, over_budget, over_total, pace
+from dispatcher.quota import ROLLING, Pace, Spend, Totals, above_pace, billed, bounds, over_budget, over_total, pace
 from dispatcher.task import Billing, Budget, Credential
 
 
@@ -109,3 +109,19 @@ def test_above_pace_names_the_worst_line_and_never_a_free_one() -> None:
 )
 def test_budget_of_a_task(used: Totals, over: bool) -> None:
     assert (over_total(Budget(usd={"total": 2}, attempts={"total": 5}), used) is not None) is over
+
+
+@pytest.mark.parametrize(
+    ("billing", "price", "known", "paid"),
+    [
+        (Billing.FREE, 0.3, True, 0.0),
+        (Billing.SUBSCRIPTION, 0.3, True, 0.0),
+        (Billing.SUBSCRIPTION, None, True, 0.0),
+        (Billing.SUBSCRIPTION, 0.3, False, None),  # beyond the plan
+        (Billing.METERED, 0.3, True, 0.3),
+        (Billing.CREDIT, None, True, None),
+        (Billing.METERED, 0.3, False, None),  # other money than the credential's
+    ],
+)
+def test_billed(billing: Billing, price: float | None, known: bool, paid: float | None) -> None:
+    assert billed(billing, price, known=known) == paid

@@ -185,7 +185,11 @@ def test_checks(db: Store) -> None:
 def settled(db: Store, title: str, now: float, **more: Any) -> int:
     """A task with one attempt that ended; the attempt's id. `final` is its last message."""
     task = add(db, title, now)
-    fields = {name: more.pop(name) for name in ("outcome", "usage", "seconds", "final_text", "notes") if name in more}
+    fields = {
+        name: more.pop(name)
+        for name in ("outcome", "usage", "seconds", "final_text", "notes", "counted", "billed_usd")
+        if name in more
+    }
     attempt = begin(db, task.id, now, **more)
     end(db, attempt, now + 1, **{"outcome": OutcomeClass.COMPLETED, **fields})
     return attempt.id
@@ -292,3 +296,29 @@ def test_the_log_as_people_query_it(db: Store) -> None:
     row = db.read("SELECT title, outcome, cost_usd, started, tokens_input FROM v_attempts")[0]
     assert tuple(row) == ("task", "completed", 0.5, "2026-07-30T12:00:00Z", None)
     assert tuple(db.read("SELECT starts, next_prompt, created FROM v_tasks")[0]) == (1, "first", "2026-07-30T12:00:00Z")
+
+
+def test_failures_in_a_row(db: Store) -> None:
+    """A quota event breaks no row; a success does, and so does a person's release."""
+    bad: dict[str, Any] = {"outcome": OutcomeClass.UNKNOWN, "counted": True}
+    limited: dict[str, Any] = {"outcome": OutcomeClass.RATE_LIMITED}
+    fine: dict[str, Any] = {}
+    for number, fields in enumerate([bad, fine, bad, limited, bad]):
+        settled(db, f"task {number}", 100.0 * (number + 1), candidate="a", **fields)
+    assert history.failures_in_a_row(db, "a", 5) == 2
+    assert history.failures_in_a_row(db, "a", 1) == 1
+    assert history.failures_in_a_row(db, "a", 5, since=450.0) == 1
+    assert history.failures_in_a_row(db, "b", 5) == 0
+    assert history.last_ends(db, ["a", "b"]) == {"a": (OutcomeClass.UNKNOWN, 501.0)}
+
+
+def test_what_was_paid_is_not_the_list_price(db: Store) -> None:
+    """Unknown stays unknown: it is neither 0 nor hidden in a sum."""
+    settled(db, "priced", 100.0, credential="api", usage=Usage(cost_usd=0.5, input=10), billed_usd=0.5)
+    assert history.paid(db, "api", 0.0) == (0.5, 0)
+    settled(db, "killed", 200.0, credential="api", usage=Usage(input=7))
+    assert history.paid(db, "api", 0.0) == (0.5, 1)
+    assert history.paid(db, "api", 150.0) == (None, 1)
+    task = history.recent(db, limit=1)[0].task_id
+    used = history.task_spend(db, task)
+    assert (used.usd, used.tokens, used.attempts) == (None, 7, 1)

@@ -89,3 +89,19 @@ def test_a_success_disproves_short_guesses_only(db: Store) -> None:
     holds.clear_short(db, CANDIDATE, 120.0)
     assert {number for number, _ in keys(db, 121.0)} == kept_ids
     assert holds.clear_short(db, CANDIDATE, 122.0) == 0
+
+
+def test_workers_that_met_a_limit_side_by_side_are_one_hit(db: Store) -> None:
+    """The hold was placed after the second worker had begun: its own hit of the same limit is not a second one."""
+    hold(db, 160.0)
+    hold(db, 900.0, 150.0, by="mara")  # a person's word is no hit
+    assert holds.hits(db, HoldScope.CANDIDATE, "pickle", 0.0, before=90.0) == 0
+    assert holds.hits(db, HoldScope.CANDIDATE, "pickle", 0.0, before=170.0) == 1
+
+
+def test_the_last_release_is_a_person_s(db: Store) -> None:
+    hold(db, 160.0)
+    hold(db, 200.0, 110.0)  # replaces the first
+    assert holds.last_release(db, HoldScope.CANDIDATE, "pickle") == 0.0
+    holds.lift(db, "pickle", "mara", 120.0)
+    assert holds.last_release(db, HoldScope.CANDIDATE, "pickle") == 120.0
