@@ -315,7 +315,15 @@ def bring_files(target: Path, copy: Path, patterns: Iterable[str]) -> None:
 
 
 async def run_step(ctx: Context, step: Step) -> CheckResult:
-    """One shell command under a supervisor of its own, so that its whole tree ends with it."""
+    """One shell command. It runs once more when its supervisor was killed: that says nothing about the work."""
+    record = await supervised(ctx, step)
+    if record is None and not ctx.stopping:
+        record = await supervised(ctx, step)
+    return result_of(step, its_own_end(ctx, record))
+
+
+async def supervised(ctx: Context, step: Step) -> ExitRecord | None:
+    """The command under a supervisor of its own, so that its whole tree ends with it."""
     marker = f"check-{uuid.uuid4().hex[:12]}"
     if step.folder.exists():
         shutil.rmtree(step.folder)
@@ -361,7 +369,7 @@ async def run_step(ctx: Context, step: Step) -> CheckResult:
         await to_thread.run_sync(enclosure.end_containers, ctx.config, marker)
     if record is None:
         await to_thread.run_sync(client.end_leftovers, step.folder)
-    return result_of(step, its_own_end(ctx, record))
+    return record
 
 
 def its_own_end(ctx: Context, record: ExitRecord | None) -> ExitRecord:

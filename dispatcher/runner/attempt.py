@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +83,7 @@ async def launch(
     """The folder, the prompt, the environment; the process comes last."""
     candidate, version, box = started.candidate, started.version, started.box
     folder = Path(attempt.folder)
-    make_folder(folder)
+    make_folder(folder, ctx.clock())
     before = await to_thread.run_sync(evidence.snapshot, place.copy) if place.base else None
     if before is not None:
         (folder / BEFORE_FILE).write_text(before.to_json(), encoding="utf-8")
@@ -201,10 +200,13 @@ def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None
     )
 
 
-def make_folder(folder: Path) -> None:
-    """A fresh folder: what a crash between row and start left there was never run."""
+def make_folder(folder: Path, now: float) -> None:
+    """A fresh folder. What another attempt of this number left, which no row knows, is kept beside it: the database
+    was lost or put back."""
+    if spec.alive(folder):
+        raise Refused(f"a worker that the log does not know is at work in {folder}", hint="wait for it, or end it")
     if folder.exists():
-        shutil.rmtree(folder)
+        folder.rename(folder.with_name(f"{folder.name}.before-{now:.0f}"))
     folder.mkdir(parents=True, mode=0o700)
     (folder / "stdout").touch(mode=0o600)
     (folder / "stderr").touch(mode=0o600)
