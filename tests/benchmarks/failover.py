@@ -51,11 +51,10 @@ LOOPS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of limit. `error` makes the server's answer; `reset` is in how many seconds it says that it ends."""
+    """One kind of limit. `error` makes the server's answer."""
 
     name: str
     error: Callable[[], dict[str, Any]]
-    reset: float | None = None
 
 
 def limit(*, retry_after: int | None = None, **error: Any) -> Callable[[], dict[str, Any]]:
@@ -74,11 +73,11 @@ def used_up_window() -> dict[str, Any]:
 
 
 PLAIN = Case("plain", limit())
-SHORT = Case("retry-after-5", limit(retry_after=5), 5)
-LONG = Case("retry-after-3600", limit(retry_after=3600), 3600)
+SHORT = Case("retry-after-5", limit(retry_after=5))
+LONG = Case("retry-after-3600", limit(retry_after=3600))
 CASES: dict[Cli, tuple[Case, ...]] = {
-    "opencode": (PLAIN, SHORT, LONG, Case("free-limit", limit(retry_after=RESET_IN, body=FREE_LIMIT), RESET_IN)),
-    "claude": (PLAIN, SHORT, LONG, Case("plan-window", used_up_window, RESET_IN)),
+    "opencode": (PLAIN, SHORT, LONG, Case("free-limit", limit(retry_after=RESET_IN, body=FREE_LIMIT))),
+    "claude": (PLAIN, SHORT, LONG, Case("plan-window", used_up_window)),
 }
 
 
@@ -165,7 +164,8 @@ def start_up(world: World) -> float:
 
 def fail_over(world: World, case: Case, round_: int) -> tuple[float, float | None]:
     """Seconds from the 429 to the next candidate's first request, and by how much the hold misses the stated reset."""
-    world.script(0, [{"error": case.error(), "repeat": True}])
+    error = case.error()
+    world.script(0, [{"error": error, "repeat": True}])
     world.script(1, [{"shell": "echo 2 > value.txt && git commit -qam 'set it'"}, {"text": "Done."}])
     seen = len(server_of(world).requests)
     task = world.add(world.brief(f"{case.name}-{round_}", f"Make value.txt hold 2, for the {round_}. time."))
@@ -175,7 +175,8 @@ def fail_over(world: World, case: Case, round_: int) -> tuple[float, float | Non
     limited, following = first_request(world, 0, seen), first_request(world, 1, seen)
     [held] = world.rows("select * from hold where lifted_at is null")
     world.run("release", str(held["id"]))  # a short one may have passed already
-    miss = None if case.reset is None or not held["until"] else held["until"] - (limited.wall + case.reset)
+    reset = stated_reset(error["headers"], limited.wall)
+    miss = None if reset is None else held["until"] - reset
     first, second = world.attempts(task)[:2]
     say(
         f"    the 429, {first['ended_at'] - limited.wall:.2f} s to its settled end, "
@@ -183,6 +184,13 @@ def fail_over(world: World, case: Case, round_: int) -> tuple[float, float | Non
         f"{following.wall - second['started_at']:.2f} s to its first request"
     )
     return following.monotonic - limited.monotonic, miss
+
+
+def stated_reset(headers: dict[str, str], at: float) -> float | None:
+    if "retry-after" in headers:
+        return at + float(headers["retry-after"])
+    named = headers.get("anthropic-ratelimit-unified-reset")
+    return None if named is None else float(named)
 
 
 def naive(cli: Cli, case: Case, cap: float) -> float | None:
@@ -245,7 +253,7 @@ def naive_walks(chosen: list[tuple[Cli, Case]], cap: float) -> dict[tuple[Cli, s
 
 
 def measure(cli: Cli, case: Case, runs: int) -> tuple[float, float, float | None]:
-    """Medians of the start-up and of the fail-over, and the worst miss of the reset."""
+    """Medians of the start-up and of the fail-over, and by how much the first hold misses the stated reset."""
     with bench(cli, plan=case.name == "plan-window") as world:
         start_up(world)  # a first run in an empty home takes its time
         own, ours, misses = list[float](), list[float](), list[float]()
@@ -253,7 +261,7 @@ def measure(cli: Cli, case: Case, runs: int) -> tuple[float, float, float | None
             own.append(start_up(world))
             took, miss = fail_over(world, case, round_)
             ours.append(took)
-            misses += [] if miss is None else [abs(miss)]
+            misses += [] if miss is None or round_ else [abs(miss)]  # the same limit again is held for longer
             say(f"{cli} {case.name}: start-up {own[-1]:.2f} s, fail-over {ours[-1]:.2f} s")
     return statistics.median(own), statistics.median(ours), max(misses, default=None)
 
