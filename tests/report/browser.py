@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +19,15 @@ from typing import Any
 
 import pytest
 
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--disable-background-networking",
+)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -104,40 +113,31 @@ class Page:
             self.requests.append(data["request"]["url"])
 
 
+def _pipe() -> tuple[int, int]:
+    """Both ends above 9: Chromium wants them on 3 and 4, and neither may be in the way of the other."""
+    ends = os.pipe()
+    high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
+    for end in ends:
+        os.close(end)
+    return high[0], high[1]
+
+
 @contextmanager
 def chromium() -> Iterator[Page]:
     """Starts Chromium, gives a tab, and ends it with all its children."""
-    to_read, send = os.pipe()
-    receive, to_write = os.pipe()
+    (to_read, send), (receive, to_write) = _pipe(), _pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(
-            [
-                "/bin/sh",
-                "-c",
-                f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}',
-                need_chromium(),
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--hide-scrollbars",
-                "--remote-debugging-pipe",
-                "--no-first-run",
-                "--disable-background-networking",
-                f"--user-data-dir={profile}",
-            ],
-            pass_fds=(to_read, to_write),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "HOME": profile, "XDG_CONFIG_HOME": profile},
-        )
+        words = [need_chromium(), *OPTIONS, f"--user-data-dir={profile}"]
+        silent = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
+        pipes = [(os.POSIX_SPAWN_DUP2, to_read, 3), (os.POSIX_SPAWN_DUP2, to_write, 4)]
+        environment = {**os.environ, "HOME": profile, "XDG_CONFIG_HOME": profile}
+        process = os.posix_spawn(words[0], words, environment, file_actions=[*silent, *pipes], setsid=True)
         os.close(to_read)
         os.close(to_write)
         try:
             yield Page(send, receive)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)
             os.close(send)
             os.close(receive)
