@@ -1,10 +1,11 @@
 """How long something stays on hold, given how often it was held before; and what a person has to do about it. Pure.
 
-stated by the provider      believed to the second, unless the limit is back although its reset is here
+stated by the provider      believed to the second; back although its reset is here: 15, 30, 60 minutes
 a plan, window, day, free   (quota_exhausted) a guess; the second time on one UTC day: until the next day
 a plain 429                 (rate_limited) a guess that grows: 1, 15, 30, 60 minutes
 auth, billing, wrong money  until a person; the reason says what to do
 failures in a row           the candidate, until a person
+an error without a cause    the candidate, until a person, once two tasks in a row have met it
 no network at all           nobody: the host is offline, and everything waits
 """
 
@@ -51,7 +52,7 @@ def lengthen(asked: HoldRequest, kind: OutcomeClass, past: Past, now: float) -> 
     if asked.until is None:
         return asked
     believed = asked.stated and asked.until - now > resets.SOON
-    if kind is OutcomeClass.QUOTA_EXHAUSTED and past.today and not believed:
+    if kind is OutcomeClass.QUOTA_EXHAUSTED and past.today and not asked.stated:
         until = max(asked.until, resets.next_midnight(now))
         return replace(asked, until=until, reason=f"{asked.reason}; twice today, so parked until the next day")
     if believed:
@@ -74,6 +75,17 @@ def too_many_failures(candidate: Candidate, in_a_row: int, limit: int) -> HoldRe
     if limit <= 0 or in_a_row < limit:
         return None
     reason = f"{in_a_row} failures in a row without a success; look at `dispatcher log --candidate {candidate.name}`"
+    return HoldRequest(HoldScope.CANDIDATE, None, f"{reason}; then: dispatcher release {candidate.name}")
+
+
+def is_mask(kind: OutcomeClass, proof: str) -> bool:
+    """opencode's UnknownError without a log line that explains it: a typo in a model id looks like this."""
+    return kind is OutcomeClass.INTERNAL and proof.startswith("error.name UnknownError")
+
+
+def masked(candidate: Candidate) -> HoldRequest:
+    """The second task in a row that met such an error on one candidate."""
+    reason = f"two tasks in a row ended in an error without a cause; check the model id {candidate.model}"
     return HoldRequest(HoldScope.CANDIDATE, None, f"{reason}; then: dispatcher release {candidate.name}")
 
 

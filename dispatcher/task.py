@@ -396,6 +396,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     tool_calls: int = 0
     session_gone: bool = False  # the session that was to be resumed does not exist any more: nothing was run
+    never_started: bool = False  # silent from its first moment until it was ended for that
 
 
 @record

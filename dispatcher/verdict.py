@@ -51,7 +51,7 @@ BLOCKED = frozenset({Kind.AUTH, Kind.BILLING, Kind.MODEL_NOT_FOUND, Kind.BILLING
 PERSON = frozenset({Kind.PERMISSION_DENIED, Kind.HARNESS_MISSING, Kind.GIT_SIGNING, Kind.BRIEF_TOO_LARGE})
 
 UNCOUNTED = QUOTA | SHORT | BLOCKED | {Kind.LOST}  # nobody's failure, or not the work's
-NOT_ITS_FAULT = UNCOUNTED | {Kind.CONTEXT_OVERFLOW}  # moves the task's counter, says nothing against the candidate
+NOT_ITS_FAULT = UNCOUNTED | {Kind.CONTEXT_OVERFLOW, Kind.RUN_LIMIT}  # moves the task's counter, not the candidate's
 QUALITY = frozenset(
     {Kind.COMPLETED, Kind.TIMED_OUT, Kind.RUN_LIMIT, Kind.INVALID_TOOL_ARGS, Kind.RUNAWAY}
 )  # may escalate
@@ -181,9 +181,9 @@ def _nothing(s: Situation) -> Verdict:
     if kind is Kind.COMPLETED and s.outcome.denials:
         denied = _listed(s.outcome.denials)
         return _rest(s, Action.NEEDS_HUMAN, f"permission_denied: nothing was done, and these were refused: {denied}")
-    if _said_nothing(s) and s.limits.backoffs > 0 and s.counters.backoffs.get(s.candidate, 0) == 0:
+    if _never_began(s) and s.limits.backoffs > 0 and s.counters.backoffs.get(s.candidate, 0) == 0:
         again = _count_backoff(s)
-        reason = _because(s, "the run ended well but did nothing at all; one more try on the same candidate")
+        reason = _because(s, "the work was not even begun; one more try on the same candidate")
         return _redispatch(again, reason, same=True, delay=_RETRY_DELAY)
     if kind is Kind.COMPLETED:
         return _idle_success(s)
@@ -196,11 +196,14 @@ def _nothing(s: Situation) -> Verdict:
     return _redispatch(s, _because(s, "nothing is in git; the next candidate gets the brief"))
 
 
-def _said_nothing(s: Situation) -> bool:
-    """A success of zero turns, or no output at all: seen when a CLI starts without its prompt."""
-    if s.outcome.kind is Kind.EMPTY_OUTPUT:
+def _never_began(s: Situation) -> bool:
+    """Chance rather than the model: an error of the CLI itself, silence from the start, a success of zero turns, or an
+    answer without a single tool call that is no more than a question. Seen when a CLI starts without its prompt."""
+    outcome = s.outcome
+    if outcome.kind in (Kind.EMPTY_OUTPUT, Kind.INTERNAL) or outcome.never_started:
         return True
-    return s.outcome.kind is Kind.COMPLETED and not s.outcome.final_text.strip() and s.outcome.tool_calls == 0
+    said = outcome.final_text.strip()
+    return outcome.kind is Kind.COMPLETED and outcome.tool_calls == 0 and (not said or said.endswith("?"))
 
 
 def _idle_success(s: Situation) -> Verdict:
@@ -421,7 +424,7 @@ def _may_escalate(s: Situation) -> bool:
 
 def _counts_against(s: Situation) -> bool:
     """Whether the candidate did badly: not by quota or network, and not when it merely forgot the commit."""
-    if s.outcome.kind in NOT_ITS_FAULT:
+    if s.outcome.kind in NOT_ITS_FAULT or s.outcome.never_started:
         return False
     failed_checks = s.checks is not None and not s.checks.passed
     return not s.positive or s.evidence.shape is Shape.NOTHING or failed_checks

@@ -29,9 +29,12 @@ def asked_holds(
     ctx: Context, attempt: Attempt, candidate: Candidate, outcome: Outcome, judged: Verdict, now: float
 ) -> list[AskedHold]:
     asked = [hold for hold in (_of_outcome(ctx, attempt, candidate, outcome, now),) if hold is not None]
+    released = holds.last_release(ctx.store, HoldScope.CANDIDATE, candidate.name)
+    if holding.is_mask(outcome.kind, outcome.proof):
+        other = history.last_of_another_task(ctx.store, candidate.name, attempt.task_id, released)
+        asked += [holding.masked(candidate)] if other is not None and holding.is_mask(*other) else []
     if judged.counted:
         limit = ctx.config.limits.failures_in_a_row
-        released = holds.last_release(ctx.store, HoldScope.CANDIDATE, candidate.name)
         before = history.failures_in_a_row(ctx.store, candidate.name, limit, released)
         failed = holding.too_many_failures(candidate, before + 1, limit)
         asked += [failed] if failed is not None else []

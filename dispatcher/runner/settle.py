@@ -33,6 +33,7 @@ from dispatcher.task import (
     Deliver,
     Evidence,
     ExitRecord,
+    Expect,
     NextStep,
     Outcome,
     OutcomeClass,
@@ -94,6 +95,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
     found = await to_thread.run_sync(look, place, folder)
+    outcome = unsigned(task, outcome, found)
     kept, target = None, place.target
     if found.shape is not Shape.NOTHING and target is not None:
         kept = await to_thread.run_sync(
@@ -108,8 +110,19 @@ def look(place: Place, folder: Path) -> Evidence:
     except (OSError, ValueError, TypeError):
         start = None  # a crash while it was written: no worker was started then
     assert place.base is not None
-    delivery.clear_stale_lock(place.copy)
-    return evidence.inspect(place.copy, place.base, start, trace=folder / TRACE_FILE, target=place.target)
+    note = delivery.clear_stale_lock(place.copy)
+    found = evidence.inspect(place.copy, place.base, start, trace=folder / TRACE_FILE, target=place.target)
+    return found if note is None else replace(found, notes=(*found.notes, note))
+
+
+def unsigned(task: Task, outcome: Outcome, found: Evidence) -> Outcome:
+    """Work that no model can commit because its signature fails; a hold that the run asked for stays in force."""
+    if found.signing_error is None or not found.dirty or task.expect is not Expect.COMMIT:
+        return outcome
+    if outcome.hold is not None or outcome.kind in (OutcomeClass.CANCELLED, OutcomeClass.AWAITING_APPROVAL):
+        return outcome
+    reason = f"git could not sign the commit: {found.signing_error}"
+    return replace(outcome, kind=OutcomeClass.GIT_SIGNING, reason=reason, proof=reason, positive=False)
 
 
 async def judge(

@@ -306,6 +306,18 @@ def failures_in_a_row(store: Store, candidate: str, limit: int, since: float = 0
     return next((number for number, row in enumerate(rows) if not row["counted"]), len(rows))
 
 
+def last_of_another_task(
+    store: Store, candidate: str, task_id: int, since: float = 0.0
+) -> tuple[OutcomeClass, str] | None:
+    """How the newest ended attempt of a candidate for any other task ended, and its proof; `since` forgets the rest."""
+    row = store.first(
+        "SELECT outcome, proof FROM attempt WHERE candidate = ? AND task_id <> ? AND outcome IS NOT NULL "
+        "AND ended_at > ? ORDER BY started_at DESC LIMIT 1",
+        (candidate, task_id, since),
+    )
+    return None if row is None else (OutcomeClass(row["outcome"]), row["proof"] or "")
+
+
 def last_ends(store: Store, candidates: Iterable[str]) -> dict[str, tuple[OutcomeClass, float]]:
     """How the newest ended attempt of each candidate ended, and when."""
     found = {}

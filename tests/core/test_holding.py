@@ -31,7 +31,9 @@ CANDIDATE = Candidate("pickle", "opencode", "opencode/big-pickle", Credential("z
         (QUOTA, 3600, False, Past(1, 0), 12 * 3600),
         (QUOTA, 3600, False, Past(0, 1), 3600),  # yesterday
         (QUOTA, 18_000, True, Past(1, 1), 18_000),
-        (QUOTA, 60, True, Past(1, 1), 12 * 3600),
+        (QUOTA, 60, True, Past(1, 1), 900),  # it still shows its old reset: a pause that grows, and no whole day
+        (QUOTA, 60, True, Past(2, 2), 1800),
+        (QUOTA, 60, True, Past(5, 5), 3600),
         (QUOTA, 30 * 3600, False, Past(1, 1), 30 * 3600),  # never shorter
     ],
 )

@@ -85,7 +85,7 @@ TABLE: list[tuple[frozenset[OutcomeClass], dict[Shape, tuple[Action, Step | None
         },
     ),
     (
-        ENDED_EARLY - {OutcomeClass.LOST, OutcomeClass.EMPTY_OUTPUT},
+        ENDED_EARLY - {OutcomeClass.LOST, OutcomeClass.EMPTY_OUTPUT, OutcomeClass.INTERNAL},
         {
             N: (Action.REDISPATCH, NEXT),
             D: (Action.FINISH, SAME),
@@ -103,7 +103,7 @@ TABLE: list[tuple[frozenset[OutcomeClass], dict[Shape, tuple[Action, Step | None
         },
     ),
     (
-        frozenset({OutcomeClass.EMPTY_OUTPUT}),
+        frozenset({OutcomeClass.EMPTY_OUTPUT, OutcomeClass.INTERNAL}),
         {
             N: (Action.REDISPATCH, FRESH_SAME),
             D: (Action.FINISH, SAME),
@@ -234,6 +234,33 @@ def test_an_empty_success_is_tried_once_more_on_the_same_candidate() -> None:
     second = judge(situation(OutcomeClass.COMPLETED, outcome=empty, counters=first.counters))
     assert second.next is not None
     assert (second.action, second.next.candidate, second.next.avoid) == (Action.REDISPATCH, None, ("sonnet",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        (OutcomeClass.COMPLETED, {"final_text": "I see no request. What would you like me to do?", "tool_calls": 0}),
+        (OutcomeClass.INTERNAL, {"final_text": "", "tool_calls": 0}),
+        (OutcomeClass.STALLED, {"never_started": True}),
+    ],
+)
+def test_a_run_that_never_began_is_tried_once_more_on_the_same_candidate(
+    kind: OutcomeClass, changed: dict[str, Any]
+) -> None:
+    """A CLI that lost its prompt, failed by itself or hung at its start does better the second time."""
+    outcome = replace(situation(kind).outcome, **changed)
+    first = judge(situation(kind, outcome=outcome))
+    assert first.next is not None
+    assert (first.action, first.next.candidate, first.next.avoid) == (Action.REDISPATCH, "sonnet", ())
+    assert not (first.counted and outcome.never_started)
+    second = judge(situation(kind, outcome=outcome, counters=first.counters))
+    assert second.next is not None
+    assert (second.action, second.next.candidate, second.next.avoid) == (Action.REDISPATCH, None, ("sonnet",))
+
+
+def test_a_limit_of_the_run_says_nothing_against_the_model() -> None:
+    for shape in Shape:
+        assert not judge(situation(OutcomeClass.RUN_LIMIT, shape)).counted
 
 
 # --- checks -------------------------------------------------------------------------------------------------------
