@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import ParamSpec
+    from typing import Any, ParamSpec
 
     P = ParamSpec("P")
 
@@ -78,19 +78,25 @@ def _tasks() -> Iterator[tuple[str, str]]:
 
 
 def _candidates() -> Iterator[tuple[str, str]]:
-    from dispatcher.cli import home
-
-    for candidate in home.configured(None).roster.candidates.values():
-        yield candidate.name, f"{candidate.harness} {candidate.model}"
+    for name, said in _named("candidates").items():
+        yield name, f"{said.get('harness')} {said.get('model')}"
 
 
 def _targets() -> Iterator[tuple[str, str]]:
-    from dispatcher.cli import home
-
     yield from _candidates()
-    roster = home.configured(None).roster
-    for name in sorted({candidate.credential.name for candidate in roster.candidates.values()}):
+    for name in _named("credentials"):
         yield name, "credential"
+
+
+def _named(section: str) -> dict[str, dict[str, object]]:
+    """A mapping of models.yaml as it stands there."""
+    import os
+
+    from dispatcher.cli import home
+    from dispatcher.config import outline
+
+    said: Any = outline(home.find(None), os.environ)
+    return {str(name): dict(values) for name, values in said[section].items()}
 
 
 def _holds() -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dispatcher.config.homes import state_folder as state_folder
     from dispatcher.config.homes import trust as trust
     from dispatcher.config.loader import load as load
+    from dispatcher.config.loader import outline as outline
     from dispatcher.config.model import ApprovalsConfig as ApprovalsConfig
     from dispatcher.config.model import Config as Config
     from dispatcher.config.model import HarnessConfig as HarnessConfig
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _PARTS = {
     "homes": ("FILE_NAME", "database", "find_home", "is_trusted", "logs_dir", "require_trust", "state_folder", "trust"),
-    "loader": ("load",),
+    "loader": ("load", "outline"),
     "model": ("ApprovalsConfig", "Config", "HarnessConfig", "PolicyText", "RepositoryConfig", "SandboxConfig"),
     "programs": ("find_program", "search_path"),
 }

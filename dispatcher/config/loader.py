@@ -12,21 +12,25 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dispatcher import __version__, strict_yaml
 from dispatcher.config import homes
-from dispatcher.config.build import build
 from dispatcher.config.homes import FILE_NAME
-from dispatcher.config.model import Config
-from dispatcher.config.read import Reader, Source
 from dispatcher.errors import BadInput, ConfigError
 from dispatcher.strict_yaml import Located
+
+if TYPE_CHECKING:
+    from dispatcher.config.model import Config
 
 _LARGEST = 4 * 1024 * 1024
 
 
 def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     """The configuration of a home. Raises ConfigError with file and line; trust is asked for elsewhere."""
+    from dispatcher.config.build import build
+    from dispatcher.config.read import Reader, Source
+
     environ = os.environ if environ is None else environ
     home = Path(os.path.realpath(home))
     file = home / FILE_NAME
@@ -34,6 +38,13 @@ def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     source = Source(str(file), text, environ.get("HOME") or None)
     top = Reader(source, parse(text, home, file, environ))
     return build(top, home=home, file=file, copies_root=lambda: homes.state_folder(environ) / "copies")
+
+
+def outline(home: Path, environ: Mapping[str, str]) -> object:
+    """What models.yaml says as plain values, not validated: for TAB, which must not pay for what a value means."""
+    home = Path(os.path.realpath(home))
+    file = home / FILE_NAME
+    return strict_yaml.to_plain(parse(read_text(file), home, file, environ))
 
 
 def read_text(file: Path) -> str:

@@ -1,0 +1,132 @@
+"""The cost of following a worker's event stream of 200 MB while it grows, beside reading and splitting it.
+
+    python -m tests.benchmarks.following [--megabytes 200] [--rounds 3]
+
+"follow" is what the supervisor does with every line as it comes, "read at the end" what the dispatcher does once. The
+goal is for following. One line of 50 MB is measured apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+from dispatcher import harness
+from dispatcher.supervisor.follow import Follower
+from dispatcher.supervisor.transcript import lines
+from dispatcher.task import Billing, EndReason, ExitRecord
+from tests.benchmarks import sides
+
+BUDGET = 32 * 1024 * 1024
+PADDING = "the quick brown fox \\ jumps over \"the\" lazy dog\n" * 40
+GOAL = 1.5
+
+
+def opencode() -> Iterator[dict[str, object]]:
+    """Events in the shapes of opencode 1.18: a tool's output is most of it."""
+    session = "ses_1"
+    while True:
+        yield {"type": "step_start", "timestamp": 1, "sessionID": session, "part": {"type": "step-start"}}
+        for number in range(8):
+            state = {"status": "completed", "input": {"filePath": "a.py"}, "output": PADDING, "title": "a.py"}
+            part = {"type": "tool", "callID": f"call_{number}", "tool": "read", "state": state}
+            yield {"type": "tool_use", "timestamp": 1, "sessionID": session, "part": part}
+        yield {"type": "text", "timestamp": 1, "sessionID": session, "part": {"type": "text", "text": PADDING[:300]}}
+        finish = {"type": "step-finish", "reason": "tool-calls", "tokens": {"input": 10, "output": 5}, "cost": 0}
+        yield {"type": "step_finish", "timestamp": 1, "sessionID": session, "part": finish}
+
+
+def claude() -> Iterator[dict[str, object]]:
+    """Events in the shapes of claude 2.1."""
+    session = "00000000-0000-4000-8000-000000000001"
+    yield {"type": "system", "subtype": "init", "session_id": session, "model": "claude-sonnet-5-5", "tools": []}
+    while True:
+        for number in range(8):
+            call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"file_path": "a.py"}}
+            message = {"model": "claude-sonnet-5-5", "id": "msg_1", "role": "assistant", "content": [call], "usage": {}}
+            yield {"type": "assistant", "message": message, "session_id": session}
+            answer = {"tool_use_id": f"toolu_{number}", "type": "tool_result", "content": PADDING}
+            yield {"type": "user", "message": {"role": "user", "content": [answer]}, "session_id": session}
+
+
+STREAMS = {
+    "opencode": ("opencode/big-pickle", opencode),
+    "claude": ("claude-sonnet-5-5", claude),
+}
+
+
+def write(file: Path, events: Iterator[dict[str, object]], size: int) -> None:
+    with file.open("wb") as out:
+        while out.tell() < size:
+            out.writelines(json.dumps(next(events)).encode() + b"\n" for _ in range(100))
+
+
+def split(file: Path) -> None:
+    with file.open("rb") as opened:
+        while chunk := opened.read(64 * 1024):
+            chunk.split(b"\n")
+
+
+def follow(file: Path, name: str, model: str) -> None:
+    watch = harness.get(name).watch(model, Billing.FREE)
+    follower = Follower(str(file))
+    before = -1
+    while follower.offset != before:
+        before = follower.offset
+        for line in follower.lines(BUDGET):
+            for signal in watch.feed("stdout", line, 1.0):
+                assert signal.outcome is None
+    follower.close()
+
+
+def read(file: Path, name: str) -> None:
+    record = ExitRecord(marker="m", started_at=1.0, ended_at=2.0, reason=EndReason.EXITED, exit_code=0)
+    harness.get(name).read(lines(file), [], [], record, now=2.0)
+
+
+def long_line(folder: Path) -> tuple[sides.Cost, int]:
+    """One line of 50 MB: its cost, and the most memory it took."""
+    file = folder / "long"
+    file.write_bytes(b'{"type":"text","part":{"text":"' + b"x" * 50_000_000 + b'"}}\n')
+    tracemalloc.start()
+    follow(file, "opencode", "opencode/big-pickle")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return sides.alternate({"": lambda: sides.timed(lambda: follow(file, "opencode", "m"))}, 3)[""], most
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        for name, (model, events) in STREAMS.items():
+            file = Path(place) / name
+            write(file, events(), given.megabytes * 1_000_000)
+            found = sides.alternate(
+                {
+                    "read and split": lambda file=file: sides.timed(lambda: split(file)),  # type: ignore[misc]
+                    "follow": lambda file=file, name=name, model=model: sides.timed(lambda: follow(file, name, model)),  # type: ignore[misc]
+                    "read at the end": lambda file=file, name=name: sides.timed(lambda: read(file, name)),  # type: ignore[misc]
+                },
+                given.rounds,
+            )
+            floor = found["read and split"].cpu
+            for what, cost in found.items():
+                ratio = cost.cpu / floor
+                goal = sides.against(ratio, GOAL) if what == "follow" else ""
+                rows.append([f"{name}: {what}", sides.ms(cost.wall), sides.ms(cost.cpu), f"{ratio:.2f}x", goal])
+            file.unlink()
+        cost, most = long_line(Path(place))
+    sides.table(["what", "clock", "CPU", "CPU beside read and split", "goal"], rows)
+    sides.text(f"\nOne line of 50 MB: {sides.ms(cost.cpu)} and {most / 2**20:.1f} MiB (goal 100 ms and 16 MiB).")
+
+
+if __name__ == "__main__":
+    main()
