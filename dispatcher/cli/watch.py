@@ -178,18 +178,22 @@ def _cut(text: str, limit: int = 60) -> str:
 def draw(screen: Screen, console: Console) -> RenderableType:
     """Panels below each other; each list gets what is left of the height, the queue last."""
     from rich.console import Group
-    from rich.text import Text
 
     left = console.height - 3
-    parts: list[RenderableType] = [Text(_head(screen), style="bold")]
+    parts: list[RenderableType] = [_line(_head(screen), "bold")]
     for title, rows in _lists(screen):
         if left < 4 or (not rows and title != "Running"):
             continue
         most = max(1, left - 3)
         parts.append(_panel(title, rows[:most], len(rows) - most, console.width))
         left -= min(len(rows), most) + 2 + (len(rows) > most) + (not rows)
-    parts.append(Text("Ctrl-C ends this screen; the workers go on", style="dim"))
-    return Group(*parts)
+    return Group(*parts, _line("Ctrl-C ends this screen; the workers go on", "dim"))
+
+
+def _line(text: str, style: str) -> RenderableType:
+    from rich.text import Text
+
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 _STYLES = {"Approvals": "bold yellow", "Needs a person": "bold red", "On hold": "yellow", "Running": "cyan"}

@@ -68,7 +68,7 @@ def _ago(words: str, now: float) -> tuple[float, float] | None:
     if match is None or match[2] not in _UNITS:
         return None
     moment = now - int(match[1]) * _UNITS[match[2]]
-    return moment, moment
+    return (moment, moment) if moment >= 0 else None
 
 
 def _dated(text: str) -> tuple[float, float] | None:
