@@ -363,7 +363,18 @@ _WORDS: Mapping[int, tuple[str, str]] = {
 
 def explain(error: sqlite3.Error, path: str) -> StoreError | InternalError:
     """The clear line for an error of SQLite. What is not in the table is our own fault."""
-    words = _WORDS.get(error_code(error) & 0xFF)
+    code = error_code(error) & 0xFF
+    if code == sqlite3.SQLITE_IOERR and _is_full(os.path.dirname(path)):
+        code = sqlite3.SQLITE_FULL  # the file of shared memory could not grow
+    words = _WORDS.get(code)
     if words is None:
         return InternalError(f"database {path}: {error}")
     return StoreError(f"the database {path} cannot be used: {words[0]} ({error})", hint=words[1])
+
+
+def _is_full(folder: str) -> bool:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < 64 * 1024

@@ -1,0 +1,170 @@
+"""Disk full, database damaged, ten first starts, a clock that jumps: right results, clear words, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from dispatcher import store
+from tests.e2e.test_crash import script, until
+from tests.e2e.world import World, marked, scripted_world
+from tests.store.test_schema import old_database
+
+WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    yield scripted_world(tmp_path, limits={"min_free_disk": "1KiB"})
+    assert marked(str(tmp_path)) == [], "a process was left behind"
+
+
+@pytest.fixture
+def small_disk(world: World) -> Iterator[Path]:
+    """The folder of the database and the logs, on a disk of its own."""
+    if os.getuid() != 0:
+        pytest.skip("a small file system of its own needs root")
+    logs = world.home / "logs"
+    logs.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", str(logs)], check=True)
+    try:
+        yield logs
+    finally:
+        subprocess.run(["umount", "--lazy", str(logs)], check=True)
+
+
+@contextmanager
+def full(folder: Path) -> Iterator[None]:
+    """The disk of this folder, full to the last byte; what is freed meanwhile is taken at once."""
+    filler, over = folder / "filler", threading.Event()
+
+    def eat() -> None:
+        with filler.open("wb", buffering=0) as file:
+            while not over.is_set():
+                for size in (1024 * 1024, 4096, 1):
+                    with suppress(OSError):
+                        while file.write(b"\0" * size) == size:
+                            pass
+                filled.set()
+                over.wait(0.001)
+
+    filled = threading.Event()
+    eater = threading.Thread(target=eat)
+    eater.start()
+    filled.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        eater.join()
+        filler.unlink()
+
+
+def test_a_disk_that_fills_while_a_task_runs(world: World, small_disk: Path) -> None:
+    """The worker has ended well, and that cannot be written down: its work stays, nothing new is started, the run ends
+    with one clear line. With space again the result comes from the attempt folder; no worker runs twice."""
+    reached, go = world.root / "reached", world.root / "go"
+    check = f"touch {reached}; until [ -e {go} ]; do sleep 0.1; done"
+    first = world.add(world.brief("full", script({"steps": WORK}), verify=[check]))
+    second = world.add(world.brief("later", "Later.\n" + script({"steps": WORK})))
+    run = world.start("run", "-j", "1")
+    until(reached.exists, "the checks")
+    with full(small_disk):
+        go.touch()
+        assert run.wait(120) == 2, (world.root / "run.out").read_text()
+        said = (world.root / "run.out").read_text()
+        assert "error: the database" in said
+        assert "the disk is full" in said
+        assert "hint: free some space" in said
+        assert len(said.splitlines()) < 12, "a loop"
+        assert world.git("log", "--format=%s", "-1", cwd=next(world.user_home.rglob("*/work"))) == "the work"
+        again = world.run("run")
+        assert again.returncode == 2, "still full"
+        assert "the disk is full" in again.stderr or "No space left" in again.stderr
+
+    assert world.task(first)["status"] == "running"
+    assert [a["ended_at"] for a in world.attempts(first)] == [None]
+    assert world.attempts(second) == []
+    assert world.run("run").returncode == 0
+    assert [a["outcome"] for a in world.attempts(first)] == ["completed"], world.story(first)
+    assert world.task(first)["status"] == world.task(second)["status"] == "needs_review"
+    assert world.branch_log(first) == ["the work"]
+    assert world.rows("pragma integrity_check") == [{"integrity_check": "ok"}]
+
+
+def test_a_disk_that_is_full_before_a_worker_starts(world: World, small_disk: Path) -> None:
+    task = world.add(world.brief("full", script({"steps": WORK})))
+    with full(small_disk):
+        done = world.run("run")
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "full" in done.stderr or "No space left" in done.stderr
+    assert world.run("run").returncode == 0
+    assert world.task(task)["status"] == "needs_review", world.story(task)
+
+
+def test_a_database_of_garbage(world: World) -> None:
+    """It is moved aside with its name told; no empty queue takes its place, now or at the next start."""
+    task = world.add(world.brief("done", script({"steps": WORK})))
+    world.run("run", check=True)
+    copy = world.task(task)["copy_path"]
+    file = world.home / "logs/dispatcher.db"
+    for side in ("-wal", "-shm"):
+        file.with_name(file.name + side).unlink(missing_ok=True)
+    file.write_bytes(b"\0garbage" * 4096)
+    first, second = world.run("run"), world.run("run")
+    assert (first.returncode, second.returncode) == (2, 2)
+    assert "is not a SQLite database; it was moved to" in first.stderr
+    assert "hint:" in first.stderr
+    assert "there is no database at" in second.stderr
+    assert not file.exists()
+    assert [path.read_bytes()[:8] for path in file.parent.glob("dispatcher.db.damaged-*")] == [b"\0garbage"]
+    assert (Path(copy) / "a.txt").exists()
+
+
+def test_ten_first_runs_at_once_on_an_old_schema(world: World) -> None:
+    task = world.add(world.brief("one", script({"steps": WORK})))
+    file = world.home / "logs/dispatcher.db"
+    with store.open(file) as db:
+        row = dict(db.read("select brief_text, brief_digest from task where id = ?", (task,))[0])
+    for path in file.parent.glob("dispatcher.db*"):
+        path.unlink()
+    old_database(file)
+    started = [world.start("run") for _ in range(10)]
+    codes = [process.wait(120) for process in started]
+    said = (world.root / "run.out").read_text()
+    assert set(codes) <= {0, 1}, said
+    assert "damaged" not in said
+    assert "Traceback" not in said
+    assert world.rows("pragma integrity_check") == [{"integrity_check": "ok"}]
+    world.run("add", str(world.home / "briefs/one.md"), check=True)
+    found = world.rows("select id from task where brief_digest = ?", row["brief_digest"])
+    world.run("run")
+    assert world.task(found[0]["id"])["status"] == "needs_review", world.story(found[0]["id"])
+
+
+def test_a_clock_that_jumps_eight_hours(world: World) -> None:
+    """Started before the jump, ended after it: no limit counts the jump, and a wait ends where the wall clock says."""
+    limit = {"error": {"status": 429, "message": "Rate limit exceeded", "retry_after": 3600}}
+    rules = [{"times": 1, "model": f"scripted/s{n}", "steps": [limit]} for n in (1, 2, 3)]
+    task = world.add(world.brief("jump", script(*rules, {"steps": WORK})))
+    limited = world.run("run")
+    assert limited.returncode == 75, (limited.stderr, world.story(task))
+    with store.open(world.home / "logs/dispatcher.db") as db, db.write() as transaction:
+        for table, column in (("task", "not_before"), ("hold", "until"), ("hold", "created_at")):
+            transaction.execute(f"update {table} set {column} = {column} - 28800 where {column} is not null")
+        transaction.execute("update attempt set started_at = started_at - 28800, ended_at = ended_at - 28800")
+    assert world.run("run").returncode == 0
+    row = world.task(task)
+    assert row["status"] == "needs_review", world.story(task)
+    assert json.loads(row["counters"])["attempts"] == 0
+    assert all(attempt["timed_out"] == 0 for attempt in world.attempts(task))
+    assert time.time() - row["updated_at"] < 600
