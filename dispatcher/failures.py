@@ -269,9 +269,15 @@ TABLE: tuple[Row, ...] = (
         "the prompt is larger than the CLI takes", _STOP, "claude 2.1: more than 10 MB on stdin",
     ),
     Row(
+        "port", OutcomeClass.HARNESS_LOCKED,
+        (_text(r"\bServeError\b|EADDRINUSE|(port \d+|address) (is )?already in use"),),
+        "the CLI's port is taken: end the other process, or take `server.port` out of the CLI's own configuration",
+        _AGAIN, "opencode 1.18: a second process dies on a pinned port", counts=False,
+    ),
+    Row(
         "locked", OutcomeClass.HARNESS_LOCKED,
-        (_text(r"database is locked|locking protocol|failed to execute statement|\bServeError\b|already in use"),),
-        "the CLI's own store or port is busy", _AGAIN, "opencode 1.17: several runs share one SQLite file",
+        (_text(r"database is locked|locking protocol|failed to execute statement|already in use"),),
+        "the CLI's own store is busy", _AGAIN, "opencode 1.17: several runs share one SQLite file",
         counts=False,
     ),
     Row(

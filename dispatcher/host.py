@@ -7,7 +7,7 @@ What cannot be read is no obstacle: it counts as plenty.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dispatcher.record import record
 from dispatcher.task import Limits
@@ -35,6 +35,17 @@ def name() -> str:
 def boot_id() -> str:
     """Differs after every start of the machine; empty where the kernel does not tell."""
     return _text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def zone(environ: Mapping[str, str]) -> str:
+    """The time zone of this machine: old versions of the CLIs name clock times without one."""
+    name = environ.get("TZ", "").removeprefix(":")
+    if name:
+        return name
+    try:
+        return os.path.realpath("/etc/localtime").partition("zoneinfo/")[2] or "UTC"
+    except OSError:
+        return "UTC"
 
 
 def load_per_core() -> float:

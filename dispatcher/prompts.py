@@ -8,6 +8,7 @@ the first is bounded; the first carries the whole brief, because half a brief is
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class Parts:
     failed_checks: tuple[CheckResult, ...] = ()
     note: str = ""
     touch: tuple[str, ...] = ()
+    salvaged: tuple[str, str] | None = None  # repository, ref: earlier work that the folder does not hold any more
 
 
 def build(kind: PromptKind, parts: Parts, *, limit: int = 200_000) -> str:
@@ -63,6 +65,7 @@ def _before(kind: PromptKind, parts: Parts) -> str:
         "You work alone: nobody reads along and nobody can answer a question. Decide what you can decide, and say at "
         "the end what you could not.",
         f"## What to do now\n\n{_TASK[kind](parts)}",
+        *_elsewhere(parts),
     ]
     if kind is PromptKind.FIRST:
         sections += [f"## What happened before\n\n{_cut(parts.note, _NOTE)}"] if parts.note.strip() else []
@@ -155,6 +158,18 @@ def _there(evidence: Evidence | None) -> list[str]:
     )
     text = "\n\n".join(f"{title}:\n{_bullets(_some(names))}" for title, names in lists if names)
     return [f"## What is there\n\n{text}"] if text else []
+
+
+def _elsewhere(parts: Parts) -> list[str]:
+    """Work that was kept but is not here: whoever is not told writes all of it again."""
+    if parts.salvaged is None:
+        return []
+    repository, ref = (shlex.quote(word) for word in parts.salvaged)
+    return [
+        "## Earlier work\n\nAn earlier run worked on this brief. The folder does not hold its work any more; all of it "
+        f"is kept on `{ref}`. Do not write it again: `git fetch {repository} {ref}`, look at `git diff HEAD "
+        "FETCH_HEAD`, take over what is good (`git checkout FETCH_HEAD -- <paths>`), then do what is left."
+    ]
 
 
 def _left(kind: PromptKind, parts: Parts) -> list[str]:

@@ -424,7 +424,7 @@ def _may_escalate(s: Situation) -> bool:
 
 def _counts_against(s: Situation) -> bool:
     """Whether the candidate did badly: not by quota or network, and not when it merely forgot the commit."""
-    if s.outcome.kind in NOT_ITS_FAULT or s.outcome.never_started:
+    if s.outcome.kind in NOT_ITS_FAULT or s.outcome.never_started or s.outcome.session_gone:
         return False
     failed_checks = s.checks is not None and not s.checks.passed
     return not s.positive or s.evidence.shape is Shape.NOTHING or failed_checks

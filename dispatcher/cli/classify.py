@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dispatcher import harness, verdict
+from dispatcher import harness, host, verdict
 from dispatcher.cli.render import Column, clean, json_out, note, out, table
 from dispatcher.cli.wording import clock
 from dispatcher.errors import BadInput, DispatcherError, InternalError
@@ -100,14 +100,14 @@ def judge(name: str, now: float) -> Found:
 def _saved(name: str, lines: list[Line], now: float) -> Found:
     texts = [line.text for line in lines]
     now = saved.time_of(texts) or now
-    judged = saved.judge(texts, now, zone=zone())
+    judged = saved.judge(texts, now, zone=host.zone(os.environ))
     if judged is None:
         raise BadInput(
             f"{name} is no output of opencode or claude",
             hint="save stdout (--format json, --output-format stream-json), stderr, or name an attempt folder",
         )
     size = sum(map(len, texts))
-    number = saved.decisive(texts, judged, now, zone=zone()) if size <= _PROVABLE else None
+    number = saved.decisive(texts, judged, now, zone=host.zone(os.environ)) if size <= _PROVABLE else None
     return Found(name, judged.harness, judged.outcome, None if number is None else lines[number])
 
 
@@ -166,7 +166,7 @@ def _harness_of(folder: Path) -> str | None:
 def _outcome(cli: str, lines: Sequence[Line], record: ExitRecord | None, now: float) -> Outcome:
     """As `harness.read` sees them: each line on its own channel."""
     channel = {name: [line.text for line in lines if line.file == name] for name in _CHANNELS}
-    read = harness.get(cli).read
+    read = harness.get(cli, host.zone(os.environ)).read
     return read(channel["stdout"], channel["stderr"], channel["bridge.jsonl"], record, now=now)
 
 
@@ -175,17 +175,6 @@ def _proving(cli: str, lines: list[Line], kind: OutcomeClass, now: float) -> Lin
         return None
     number = saved.first_with(len(lines), lambda end: _outcome(cli, lines[:end], None, now).kind is kind)
     return None if number is None else lines[number]
-
-
-def zone() -> str:
-    """The time zone of this machine: old versions name clock times without one."""
-    name = os.environ.get("TZ", "").removeprefix(":")
-    if name:
-        return name
-    try:
-        return os.path.realpath("/etc/localtime").partition("zoneinfo/")[2] or "UTC"
-    except OSError:
-        return "UTC"
 
 
 # --- what is printed ----------------------------------------------------------------------------------------------

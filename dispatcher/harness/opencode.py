@@ -47,6 +47,7 @@ PLUGIN = PurePosixPath(__file__).parent / "bridge" / "opencode.js"
 _AGENTS = ("build", "general", "explore", "plan")
 _GOES_ON = frozenset({"tool-calls", "unknown", ""})  # finishes after which opencode asks the model again
 _DENIED = re.compile(r"The user (has specified a rule which prevents you from|rejected permission to) us")
+_OTHER_AGENT = "Falling back to default agent"  # a warning on stderr: the agent that was named does not exist
 _SIDE_AGENTS = frozenset({"title", "summary"})
 _QUOTA = frozenset({OutcomeClass.QUOTA_EXHAUSTED, OutcomeClass.RATE_LIMITED})
 _CLOSED_TODO = frozenset({"completed", "cancelled"})
@@ -226,12 +227,16 @@ class OpencodeWatch:
         return signals
 
     def _tool(self, line: bytes, now: float) -> list[Signal]:
-        """opencode 1.18 prints a call when it has ended."""
+        """opencode 1.18 prints a call when it has ended; other versions print it before, too."""
         call = _CALL.search(line, 0, _HEAD)
         signals = [Signal(SignalKind.PROGRESS, now, "tool_use")]
-        if call:
-            signals.append(Signal(SignalKind.TOOL_ENDED, now, call[1].decode("utf-8", "replace")))
         status = _STATE.search(line, 0, _HEAD)
+        is_open = status is not None and status[1] in (b"pending", b"running")
+        if call:
+            kind = SignalKind.TOOL_STARTED if is_open else SignalKind.TOOL_ENDED
+            signals.append(Signal(kind, now, call[1].decode("utf-8", "replace")))
+        if is_open:
+            return signals + self._asks(events.string(events.obj(events.parse(line), "part").get("tool")), now)
         if status and status[1] != b"error":
             self._runaway.tool_succeeded()
             return signals
@@ -289,11 +294,17 @@ class OpencodeWatch:
             return self._saw_model(model, events.string(record.get("agent")), now)
         if kind in ("tool_started", "tool_ended"):
             signal = SignalKind.TOOL_STARTED if kind == "tool_started" else SignalKind.TOOL_ENDED
-            return [Signal(signal, now, events.string(record.get("call")))]
+            asks = self._asks(events.string(record.get("tool")), now) if kind == "tool_started" else []
+            return [Signal(signal, now, events.string(record.get("call"))), *asks]
         if kind == "asked":
             text = f"permission asked: {events.string(record.get('permission'))}"
             return [Signal(SignalKind.PERMISSION, now, text, OutcomeClass.PERMISSION_DENIED)]
         return self._retry(record, now) if kind == "retry" else []
+
+    def _asks(self, tool: str, now: float) -> list[Signal]:
+        """The tool that asks a person waits for ever where there is none."""
+        text = "the model asked a person a question"
+        return [Signal(SignalKind.PERMISSION, now, text, OutcomeClass.PERMISSION_DENIED)] if tool == "question" else []
 
     def _retry(self, record: Mapping[str, object], now: float) -> list[Signal]:
         channel, wait = retry_channel(record)
@@ -408,6 +419,7 @@ class _Reader:
         found.usage = _usage(run)
         found.channel = self._channel(lines)
         found.session_gone = not run.seen and any("Session not found" in line.text for line in lines)
+        found.notes += [events.shorten(line.text) for line in lines if _OTHER_AGENT in line.text]
         logged = next((line.model for line in reversed(lines) if line.model), None)
         if found.observed_model is None and logged is not None:
             found.observed_model, found.model_evidence = logged, ModelEvidence.LOGGED

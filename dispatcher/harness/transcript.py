@@ -100,7 +100,9 @@ def settle(found: Transcript, exit: ExitRecord | None, now: float, zone: str) ->
         notes=tuple(dict.fromkeys(notes)),
         tool_calls=found.tool_calls,
         session_gone=found.session_gone,
-        never_started=settled.kind is OutcomeClass.STALLED and exit is not None and exit.reason is EndReason.START_SILENCE,
+        never_started=settled.kind is OutcomeClass.STALLED
+        and exit is not None
+        and exit.reason is EndReason.START_SILENCE,
     )
 
 

@@ -21,7 +21,7 @@ from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings
 from dispatcher.store import history
 from dispatcher.supervisor import client, spec
-from dispatcher.task import Attempt, Candidate, CheckResult, NextStep, Task
+from dispatcher.task import Attempt, Candidate, CheckResult, Evidence, NextStep, Shape, Task
 
 if TYPE_CHECKING:
     import subprocess
@@ -267,8 +267,17 @@ async def prompt_text(ctx: Context, task: Task, settings: Settings, place: Place
         failed_checks=failed_checks(ctx, settled),
         note=task.next.note,
         touch=settings.brief.touch,
+        salvaged=salvaged(settled, found, place),
     )
     return prompts.build(task.next.prompt, parts)
+
+
+def salvaged(settled: Sequence[Attempt], found: Evidence | None, place: Place) -> tuple[str, str] | None:
+    """Where earlier work lies that the copy does not hold: the copy was made anew, or a worker threw the work away."""
+    if place.target is None or (found is not None and found.shape is not Shape.NOTHING):
+        return None
+    ref = next((attempt.snapshot_ref for attempt in reversed(settled) if attempt.snapshot_ref), None)
+    return None if ref is None else (str(place.target), ref)
 
 
 def failed_checks(ctx: Context, settled: Sequence[Attempt]) -> tuple[CheckResult, ...]:
@@ -311,4 +320,5 @@ def attempt_spec(
         keep_daemons=settings.keep_daemons,
         versions={candidate.harness: version or "unknown"},
         overage=candidate.credential.overage,
+        zone=host.zone(os.environ),
     )

@@ -36,7 +36,8 @@ class Listener:
         try:
             from dispatcher import harness
 
-            self.watch = harness.get(spec.harness).watch(spec.model, Billing(spec.billing), overage=spec.overage)
+            reader = harness.get(spec.harness, getattr(spec, "zone", "UTC"))
+            self.watch = reader.watch(spec.model, Billing(spec.billing), overage=spec.overage)
         except Exception as error:  # supervision goes on without live detection
             notes.append(f"live detection is off: {type(error).__name__}: {error}")
 

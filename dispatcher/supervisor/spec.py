@@ -56,6 +56,8 @@ class AttemptSpec:
     versions: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()  # variables taken out of the worker's environment
     overage: bool = False  # the credential may pay beyond its subscription
+    gate: Mapping[str, Any] = field(default_factory=dict)  # what `gate.Gate` has to know; empty: there is none
+    zone: str = "UTC"  # of this machine, for clock times that an error text names without one
 
 
 def write(spec: AttemptSpec) -> None:

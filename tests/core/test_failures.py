@@ -245,7 +245,24 @@ FREE = ErrorChannel("opencode", 429, error_type="FreeUsageLimitError")
 WEEKLY = ErrorChannel("claude", 429, api_error="usage_limit_reached")
 HEADERS = json.dumps({"error": {"metadata": {"headers": {"X-RateLimit-Reset": f"{(NOW + 99) * 1000:.0f}"}}}})
 
+CAP = json.dumps(
+    {"error": {"message": "Rate limit exceeded: free-models-per-day-high-balance.", "code": "429",
+               "metadata": {"headers": {"X-RateLimit-Remaining": "0"}}}}
+)  # fmt: skip
+
+
+def free(said: str) -> ErrorChannel:
+    return ErrorChannel("opencode", message=f"Free usage exceeded, {said}")
+
+
 HOLDS = [
+    (free("subscribe to Go [retrying in 17h 42m attempt #1]"), HoldScope.MODEL, NOW + 17 * 3600 + 42 * 60, "day"),
+    (free("retrying in 6h16m - attempt #1"), HoldScope.MODEL, NOW + 6 * 3600 + 16 * 60, "day"),
+    (free("add credits [retrying in 9h attempt #2]"), HoldScope.MODEL, NOW + 9 * 3600, "day"),
+    (free("[62056 秒后重试 #1]"), HoldScope.MODEL, NOW + 62056, "day"),
+    (free("subscribe to Go"), HoldScope.MODEL, MIDNIGHT, "day"),
+    (ErrorChannel("opencode", body=CAP), HoldScope.CREDENTIAL, MIDNIGHT, "day"),
+    (ErrorChannel("opencode", body=CAP.replace('"429"', "429")), HoldScope.CREDENTIAL, MIDNIGHT, "day"),
     (FREE, HoldScope.MODEL, MIDNIGHT, "day"),
     (replace(FREE, headers={"Retry-After": "600"}), HoldScope.MODEL, NOW + 600, "day"),
     (ErrorChannel("opencode", message="Free usage exceeded", next_try=NOW + 7200), HoldScope.MODEL, NOW + 7200, "day"),

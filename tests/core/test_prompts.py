@@ -118,6 +118,15 @@ def test_approved_carries_the_answer() -> None:
     assert text.count("set_flag was approved") == 1
 
 
+@pytest.mark.parametrize("kind", list(PromptKind))
+def test_work_that_was_kept_elsewhere_is_named(kind: PromptKind) -> None:
+    """A successor that is not told where the work lies writes all of it again."""
+    text = build(kind, replace(PARTS, salvaged=("/src/my shop", "refs/dispatcher/7/2")))
+    assert "git fetch '/src/my shop' refs/dispatcher/7/2" in text
+    assert "git diff HEAD FETCH_HEAD" in text
+    assert "refs/dispatcher" not in build(kind, PARTS)
+
+
 def test_without_a_timeout_program_none_is_to_be_made() -> None:
     assert "no `timeout` program" in build(PromptKind.FIRST, replace(PARTS, timeout_binary=None))
 

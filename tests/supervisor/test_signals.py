@@ -193,7 +193,7 @@ class Script:
 
 
 def listener(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Listener, Clocks]:
-    monkeypatch.setattr(harness, "get", lambda name: SimpleNamespace(watch=lambda *_, **__: Script()))
+    monkeypatch.setattr(harness, "get", lambda name, zone: SimpleNamespace(watch=lambda *_, **__: Script()))
     wants = {
         "harness": "x",
         "model": "m",
