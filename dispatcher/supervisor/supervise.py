@@ -71,14 +71,14 @@ CLOCK_WORDS = {
 
 
 class Spec:
-    """`spec.AttemptSpec` without its dataclass."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+    """`spec.AttemptSpec` without its dataclass. The program may be upgraded while a dispatcher runs: what the older one
+    did not write is None here, so that a field that comes later has to mean nothing when it is empty."""
 
     def __init__(self, values: dict[str, object]) -> None:
         self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        return None
 
 
 class Supervisor:

@@ -100,6 +100,18 @@ def test_the_supervisor_writes_every_field_and_known_words(attempt: Attempt) -> 
         assert kind is None or OutcomeClass(kind)
 
 
+def test_the_supervisor_takes_a_specification_of_an_older_dispatcher(attempt: Attempt) -> None:
+    """The program is upgraded while a dispatcher runs: it writes the first fields only, the new supervisor reads them."""
+    attempt.write("exit 3", harness="opencode", model="fake/m1")
+    values = json.loads(attempt.text("attempt.json"))
+    first = ("marker", "argv", "cwd", "stdin", "folder", "harness", "model", "billing", "start", "stall", "hard_cap")
+    more = ("grace", "switch_after", "others_free", "log_bytes", "keep_daemons", "detection", "unset")
+    (attempt.folder / "attempt.json").write_text(json.dumps({name: values[name] for name in first + more}))
+    attempt.launch()
+    record = attempt.wait()
+    assert (record.reason, record.exit_code, record.survivors) == (EndReason.EXITED, 3, 0)
+
+
 def test_a_lock_is_seen_by_others_and_taken_once(tmp_path: Path) -> None:
     path = str(tmp_path / "attempt.lock")
     assert not spec.alive(tmp_path)
