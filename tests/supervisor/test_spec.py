@@ -101,7 +101,7 @@ def test_the_supervisor_writes_every_field_and_known_words(attempt: Attempt) -> 
 
 
 def test_the_supervisor_takes_a_specification_of_an_older_dispatcher(attempt: Attempt) -> None:
-    """The program is upgraded while a dispatcher runs: it writes the first fields only, the new supervisor reads them."""
+    """The program is upgraded while a dispatcher runs: it writes the first fields, a newer supervisor reads them."""
     attempt.write("exit 3", harness="opencode", model="fake/m1")
     values = json.loads(attempt.text("attempt.json"))
     first = ("marker", "argv", "cwd", "stdin", "folder", "harness", "model", "billing", "start", "stall", "hard_cap")
