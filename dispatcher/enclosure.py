@@ -89,7 +89,7 @@ class Enclosure:
             if word.startswith("/") and os.path.isfile(word):
                 yield from program_folders(word)
         yield str(_OWN)
-        if harness == "scripted":
+        if harness in ("scripted", "claude"):  # an interpreter: of the worker, of the hook
             yield from (sys.prefix, sys.base_prefix)
         yield from alternates(copy)
         for name in _FILE_VARIABLES:

@@ -52,7 +52,14 @@ _RUN_KEPT = (
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nscd",
     "/run/current-system", "/run/wrappers", "/run/booted-system",
 )  # fmt: skip
-_PROTECTED = ("attempt.json", "attempt.lock", "control", "exit.json", "before.json")  # ours, in the attempt folder
+_PROTECTED = (
+    "attempt.json",
+    "attempt.lock",
+    "control",
+    "exit.json",
+    "before.json",
+    "gate.sock",
+)  # ours, in the attempt folder
 _PLACE = re.compile(r"\{(copy|folder|tmp|home|cwd|command)\}")
 
 

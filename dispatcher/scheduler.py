@@ -99,6 +99,10 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
     lock = locks.RunnerLock(logs)
     owner = lock.acquire()
     locks.clean(logs)
+    if config.approvals.expire is not None:
+        from dispatcher import approving
+
+        approving.collect_all(store, config, time.time())
     store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
     try:
         lost, strays = queue.orphans(store), strayed(store)
@@ -161,6 +165,7 @@ def work(
     if options.say is not None:
         ctx.say = options.say
     loop = Loop(ctx, options)
+    ctx.asked = lambda task, asked: loop.teller.approval(task, asked, time.time())
     anyio.run(loop.main, lost, strays, first)
     if loop.broken is not None:
         raise loop.broken

@@ -16,6 +16,7 @@ from dispatcher.task import Status, Task
 if TYPE_CHECKING:
     from dispatcher.config import Config
     from dispatcher.store import Store
+    from dispatcher.store.approvals import Approval
 
 ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
 BATCH_END = "batch_end"
@@ -38,6 +39,11 @@ class Teller:
             words = {"id": task.id, "title": task.title, "status": str(task.status), "reason": task.status_reason}
             more = {"repository": task.repository, "branch": task.branch, "batch": task.batch}
             self._send(str(task.status), now, {"task": {**words, **more}})
+
+    def approval(self, task: Task, asked: Approval, now: float) -> None:
+        """Told when a call waits for a person, while its worker may still hold it."""
+        call = {"id": asked.id, "tool": asked.tool, "input": asked.input, "rule": asked.rule}
+        self._send("approval", now, {"approval": call, "task": {"id": task.id, "title": task.title}})
 
     def batches(self, store: Store, tasks: Sequence[Task], now: float) -> list[dict[str, Any]]:
         """How the batches of these tasks stand. Those that have ended are stored, and told once."""

@@ -49,6 +49,7 @@ class RunRequest:
     tmp: str  # a folder of the attempt's own that the worker may fill
     instructions: str | None = None  # AGENTS.md / CLAUDE.md of the repository at the base commit
     max_turns: int | None = None
+    gate: tuple[str, ...] = ()  # how our hook is started; empty: no call is asked about
     trusted: bool = False  # the repository's own settings, hooks and MCP servers may be used
 
 

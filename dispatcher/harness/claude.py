@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ from dispatcher.task import (
     ModelEvidence,
     Outcome,
     OutcomeClass,
+    PromptKind,
     Tools,
     Usage,
 )
@@ -100,11 +102,11 @@ class Claude:
         argv += ["--resume" if request.resume else "--session-id", session]
         argv += ["--strict-mcp-config"] if not request.trusted else []
         argv += ["--setting-sources", "user,project" if request.trusted else "user"]
-        argv += ["--permission-mode", "acceptEdits" if request.tools is not Tools.READ else "default"]
+        argv += ["--permission-mode", "default" if request.gate or request.tools is Tools.READ else "acceptEdits"]
         argv += ["--permission-prompts", "none"]
         argv += ["--settings", json.dumps(_settings(request))]
         argv += ["--tools", ",".join(_TOOLS[request.tools])]
-        if _ALLOWED[request.tools]:
+        if _ALLOWED[request.tools] and not request.gate:  # with a gate only its hook opens anything
             argv += ["--allowedTools", ",".join(_ALLOWED[request.tools])]
         argv += ["--add-dir", request.tmp]
         if request.max_turns is not None:
@@ -114,7 +116,10 @@ class Claude:
             path = f"{request.folder}/instructions.md"
             files[path] = request.instructions
             argv += ["--append-system-prompt-file", path]
-        return Command(tuple(argv), _environment(request), request.cwd, request.prompt_file, files, session)
+        stdin = request.prompt_file
+        if request.gate and request.resume and request.kind is PromptKind.APPROVED:
+            stdin = "/dev/null"  # without a prompt it goes on at the call that was deferred
+        return Command(tuple(argv), _environment(request), request.cwd, stdin, files, session)
 
     def watch(self, candidate_model: str, billing: Billing, *, overage: bool = False) -> Watch:
         return ClaudeWatch(candidate_model, billing, overage, self.zone)
@@ -153,10 +158,23 @@ def _environment(request: RunRequest) -> dict[str, str]:
 
 def _settings(request: RunRequest) -> dict[str, object]:
     """One wrongly typed value in here would silently drop all of it (claude 2.1)."""
+    settings: dict[str, object] = {"hooks": _hooks(request)} if request.gate else {}
     if request.tools is Tools.FULL:
-        return {}
+        return settings
     denied = [f"{tool}({path})" for path in _SECRETS for tool in ("Read", "Edit")]
-    return {"permissions": {"deny": denied}}
+    return {**settings, "permissions": {"deny": denied}}
+
+
+def _hooks(request: RunRequest) -> dict[str, object]:
+    """SessionStart reports that hooks run at all; PreToolUse asks about every call. Timeouts are seconds."""
+
+    def one(what: str) -> dict[str, object]:
+        return {"type": "command", "command": shlex.join((*request.gate, what, request.folder)), "timeout": 60}
+
+    return {
+        "SessionStart": [{"hooks": [one("ready")]}],
+        "PreToolUse": [{"matcher": "*", "hooks": [one("ask")]}],
+    }
 
 
 def same_model(pinned: str, observed: str) -> bool:
@@ -191,6 +209,9 @@ class ClaudeWatch:
         return "stream"
 
     def feed(self, channel: Channel, line: bytes, now: float) -> Sequence[Signal]:
+        if channel == "bridge":
+            ready = b'"gate_ready"' in line
+            return [Signal(SignalKind.GATE_READY, now)] if ready else []
         if channel != "stdout":
             return []
         kind = events.kind_of(line)

@@ -121,14 +121,20 @@ def _environment(request: RunRequest) -> dict[str, str]:
         BRIDGE_VARIABLE: f"{request.folder}/{BRIDGE_FILE}",
         "TMPDIR": request.tmp,
     }
+    if request.gate:
+        environment["DISPATCHER_GATE"] = request.folder
+        environment["DISPATCHER_PERMISSIONS"] = json.dumps(permissions(request.tools, request.cwd, request.tmp))
     if not request.trusted:
         environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
     return environment
 
 
 def _config(request: RunRequest) -> dict[str, object]:
-    """Merged by opencode over every other configuration. Agents repeat the rules, because theirs win."""
-    rules = permissions(request.tools, request.cwd, request.tmp)
+    """Merged by opencode over every other configuration. Agents repeat the rules, because theirs win.
+
+    With a gate all is denied here, and only our plugin opens it: a plugin that is missing or fails opens nothing.
+    """
+    rules = {"*": "deny"} if request.gate else permissions(request.tools, request.cwd, request.tmp)
     config: dict[str, object] = {
         "model": request.candidate.model,
         "small_model": request.candidate.model,  # side calls (the title) must not spend another model
@@ -288,7 +294,9 @@ class OpencodeWatch:
         kind = events.string(record.get("type"))
         if kind == "started":
             self._plugin = True
-            return [Signal(SignalKind.STARTED, now, "plugin"), Signal(SignalKind.GATE_READY, now)]
+            return [Signal(SignalKind.STARTED, now, "plugin")]
+        if kind == "gate_ready":
+            return [Signal(SignalKind.GATE_READY, now)]
         if kind == "call":
             model = f"{events.string(record.get('provider'))}/{events.string(record.get('model'))}"
             return self._saw_model(model, events.string(record.get("agent")), now)

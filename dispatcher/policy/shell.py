@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 UNKNOWN = "\x00"  # stands for text that only the run will know, unquoted: it may become several words
 QUOTED = "\x01"  # the same inside quotes: one word, or a part of one
@@ -359,8 +360,8 @@ class _Lexer:
 
 _SPLIT = "\x02"  # a blank of an unquoted value, at which words are made
 _ASSIGNMENT = re.compile(r"^(\w+)(\+?)=", re.ASCII)
-_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b",
-         "f": "\f", "v": "\v", "?": "?"}  # fmt: skip
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b",
+         "E": "\x1b", "f": "\f", "v": "\v", "?": "?"}  # fmt: skip
 
 
 def _ansi_text(text: str) -> str:
@@ -444,7 +445,7 @@ def _braces(text: str) -> list[str]:
                 inner = text[match.start() + 1 : at]
                 if len(cuts) > 1:
                     cuts.append(at)
-                    choices = [text[a + 1 : b] for a, b in zip(cuts, cuts[1:], strict=False)]
+                    choices = [text[a + 1 : b] for a, b in pairwise(cuts)]
                 elif re.fullmatch(r"(-?\d+|\w)\.\.(-?\d+|\w)(\.\.-?\d+)?", inner):
                     choices = [UNKNOWN]
                 else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from dispatcher import enclosure, environment, harness, host, money, programs, prompts
+from dispatcher import approving, enclosure, environment, harness, host, money, programs, prompts
 from dispatcher.errors import DispatcherError, Refused
 from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
@@ -87,7 +87,9 @@ async def launch(
     before = await to_thread.run_sync(evidence.snapshot, place.copy) if place.base else None
     if before is not None:
         (folder / BEFORE_FILE).write_text(before.to_json(), encoding="utf-8")
-    command = build_command(task, settings, candidate, place, attempt, started.command)
+    gated = approving.applies(ctx.config, settings.brief, settings.tools_for(candidate), candidate.harness)
+    hook = approving.hook() if gated else ()
+    command = build_command(task, settings, candidate, place, attempt, started.command, hook)
     write_files({**command.files, str(folder / "prompt.md"): await prompt_text(ctx, task, settings, place)})
     if command.session_id:
         history.update_attempt(ctx.store, attempt.id, session_id=command.session_id)
@@ -112,7 +114,12 @@ async def launch(
     variables = worker.variables
     if box is not None:
         command, variables = enclose(box, command, variables, candidate, place, attempt)
-    spec.write(attempt_spec(attempt, command, settings, candidate, version, others_free=others_free))
+    supervised = attempt_spec(attempt, command, settings, candidate, version, others_free=others_free)
+    if gated:
+        supervised = replace(
+            supervised, gate_required=True, gate=gate_plan(ctx, task, settings, candidate, place, attempt)
+        )
+    spec.write(supervised)
     return await to_thread.run_sync(client.launch, folder, variables)
 
 
@@ -140,6 +147,15 @@ def enclose(
         login=not candidate.credential.env,
     )
     return replace(command, argv=argv), inside
+
+
+def gate_plan(
+    ctx: Context, task: Task, settings: Settings, candidate: Candidate, place: Place, attempt: Attempt
+) -> dict[str, object]:
+    """What the gate of this attempt is told; a session that was deleted while it waited is put back first."""
+    approving.restore_transcript(ctx.store, task)
+    tools, inside = settings.tools_for(candidate), (str(place.copy), str(place.tmp))
+    return approving.plan(ctx.store, ctx.config, settings.brief, task, attempt, tools, inside)
 
 
 def refuse_wrong_money(ctx: Context, settings: Settings, candidate: Candidate, place: Place) -> None:
@@ -223,7 +239,13 @@ def resumable(step: NextStep, candidate: Candidate) -> str | None:
 
 
 def build_command(
-    task: Task, settings: Settings, candidate: Candidate, place: Place, attempt: Attempt, executable: tuple[str, ...]
+    task: Task,
+    settings: Settings,
+    candidate: Candidate,
+    place: Place,
+    attempt: Attempt,
+    executable: tuple[str, ...],
+    gate: tuple[str, ...] = (),
 ) -> Command:
     base = place.base.base if place.base else None
     return harness.get(candidate.harness).command(
@@ -240,6 +262,7 @@ def build_command(
             tmp=str(place.tmp),
             instructions=copies.instructions(place.copy, base) if place.target and base else None,
             trusted=settings.trusted,
+            gate=gate,
         )
     )
 

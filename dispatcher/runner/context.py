@@ -12,10 +12,15 @@ from dispatcher.task import Attempt, Source, Task
 if TYPE_CHECKING:
     from dispatcher.config import Config
     from dispatcher.store import Store
+    from dispatcher.store.approvals import Approval
 
 
 def _silent(task: Task, attempt: Attempt | None, text: str) -> None:
     """The default voice."""
+
+
+def _nobody(task: Task, asked: Approval) -> None:
+    """The default listener to questions."""
 
 
 @dataclass
@@ -30,5 +35,6 @@ class Context:
     clock: Callable[[], float]
     source: Source = Source.TERMINAL
     say: Callable[[Task, Attempt | None, str], None] = _silent
+    asked: Callable[[Task, Approval], None] = _nobody  # a call waits for a person
     stopping: bool = False
     live: dict[int, Path] = field(default_factory=dict)  # task id -> folder of the attempt in flight

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from dispatcher import approving, enclosure, pull_request, review, routing, verdict
 from dispatcher import checks as checking
-from dispatcher import enclosure, pull_request, review, routing, verdict
 from dispatcher.errors import DispatcherError
 from dispatcher.repository import delivery, evidence
 from dispatcher.runner import consequences, offline
@@ -23,7 +23,7 @@ from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
 from dispatcher.runner.place import Place, place_of
 from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings, settings_for
-from dispatcher.store import history, holds, queue
+from dispatcher.store import approvals, history, holds, queue
 from dispatcher.supervisor import client, spec
 from dispatcher.task import (
     Action,
@@ -52,6 +52,19 @@ _RESTS = {
     Action.AWAIT_APPROVAL: Status.AWAITING_APPROVAL,
     Action.CANCEL: Status.CANCELLED,
 }
+
+
+_CUT_OFF = frozenset(  # what may end a worker that holds a call
+    {
+        OutcomeClass.AWAITING_APPROVAL,
+        OutcomeClass.LOST,
+        OutcomeClass.KILLED,
+        OutcomeClass.UNKNOWN,
+        OutcomeClass.EMPTY_OUTPUT,
+        OutcomeClass.TIMED_OUT,
+        OutcomeClass.STALLED,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
     outcome = await to_thread.run_sync(consequences.compare, attempt, candidate, outcome)
+    outcome = still_waiting(ctx, attempt, outcome)
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
     found = await to_thread.run_sync(look, place, folder)
@@ -102,6 +116,19 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
             lambda: delivery.keep(place.copy, target, task=str(task.id), attempt=str(attempt.number))
         )
     return Findings(record, outcome, found, kept)
+
+
+def still_waiting(ctx: Context, attempt: Attempt, outcome: Outcome) -> Outcome:
+    """A question outlives whatever ended its worker: without its answer the task would lose the call."""
+    approving.collect(ctx.store, ctx.config, attempt)
+    asked = [one for one in approvals.of_attempt(ctx.store, attempt.id) if one.consumed_at is None]
+    if not asked or outcome.positive or outcome.kind not in _CUT_OFF:
+        return outcome
+    last = asked[-1]
+    approving.keep_transcript(attempt, last)
+    reason = f"a call waits for a person: {last.tool} (approval {last.id})"
+    session = outcome.session_id or last.session_id
+    return replace(outcome, kind=OutcomeClass.AWAITING_APPROVAL, reason=reason, session_id=session, hold=None)
 
 
 def look(place: Place, folder: Path) -> Evidence:
@@ -241,9 +268,13 @@ def write(
     not_before: float | None = None,
 ) -> Task:
     """One transaction: the attempt's end, the task's next step, event, holds, and a judgement that needed nobody."""
-    with ctx.store.write():
+    with ctx.store.write() as transaction:
         if not close(ctx, task, attempt, found, judged, results, delivered, rests, not_before):
             return queue.get(ctx.store, task.id)
+        if rests is Status.AWAITING_APPROVAL:  # answered while it was being parked
+            asked = approvals.of_attempt(ctx.store, attempt.id)
+            note = approving.note_of(asked[-1]) if asked else ""
+            approvals.release(ctx.store, transaction, task.id, ctx.clock(), "answered meanwhile", note)
         fresh = queue.get(ctx.store, task.id)
         if rests is Status.ACCEPTED:
             review.log(ctx.store, fresh, history.get_attempt(ctx.store, attempt.id), ctx.clock())

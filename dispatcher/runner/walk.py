@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from dispatcher import money, programs, quota, routing
+from dispatcher import approving, money, programs, quota, routing
 from dispatcher.checks import Stopped
 from dispatcher.errors import DispatcherError
 from dispatcher.runner import attempt as attempts
@@ -17,11 +17,16 @@ from dispatcher.runner.place import prepare
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
 from dispatcher.store import history, holds, queue
-from dispatcher.supervisor import client
+from dispatcher.supervisor import client, spec
 from dispatcher.task import Attempt, Candidate, HoldScope, OutcomeClass, Status, Task
 
 if TYPE_CHECKING:
+    import subprocess
+
     from dispatcher.runner.context import Context
+
+
+ASKED_POLL = 0.5  # seconds between looks for calls that wait
 
 
 async def run_task(ctx: Context, task: Task) -> Task:
@@ -38,10 +43,37 @@ async def recover(ctx: Context, task: Task) -> Task:
     for open_attempt in history.open_attempts(ctx.store, task.id):
         ctx.live[task.id] = Path(open_attempt.folder)
         ctx.say(task, open_attempt, "adopts what a dead run left")
-        await client.wait(Path(open_attempt.folder), None)
+        await attend(ctx, task, open_attempt, None)
         ctx.live.pop(task.id, None)
         task, _ = await settled(ctx, task, open_attempt)
     return await run_task(ctx, task)
+
+
+async def attend(ctx: Context, task: Task, attempt: Attempt, process: subprocess.Popen[bytes] | None) -> None:
+    """Wait for the supervisor; tell of the calls that it holds meanwhile."""
+    folder = Path(attempt.folder)
+    async with anyio.create_task_group() as group:
+        if spec.read(folder).gate:
+            group.start_soon(listen, ctx, task, attempt)
+        await client.wait(folder, process)
+        group.cancel_scope.cancel()
+
+
+async def listen(ctx: Context, task: Task, attempt: Attempt) -> None:
+    """The question is on disk before the worker is told to wait; here it becomes a row and a message."""
+    asked, seen = approving.folder_of(attempt) / f"{attempt.number}.asked", 0
+    while True:
+        size = asked.stat().st_size if asked.exists() else 0
+        if size != seen:
+            seen = size
+            for one in approving.collect(ctx.store, ctx.config, attempt):
+                ctx.say(
+                    task, attempt, f"a call waits for you: dispatcher approve {one.id}, or dispatcher deny {one.id}"
+                )
+                ctx.asked(task, one)
+        if ctx.config.approvals.expire is not None:
+            approving.collect_all(ctx.store, ctx.config, ctx.clock())
+        await anyio.sleep(ASKED_POLL)
 
 
 async def settled(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, float]:
@@ -81,7 +113,7 @@ async def step(ctx: Context, task: Task) -> Task:
     ctx.say(task, started.attempt, f"{task.next.prompt} prompt to {candidate.name} ({plan.choices[0].reason})")
     ctx.live[task.id] = Path(started.attempt.folder)
     try:
-        await client.wait(Path(started.attempt.folder), started.process)
+        await attend(ctx, task, started.attempt, started.process)
     finally:
         ctx.live.pop(task.id, None)
     task, delay = await settled(ctx, task, started.attempt)

@@ -22,6 +22,7 @@ CONTROL = "control"
 LOCK = "attempt.lock"
 GIT_TRACE = "git-trace"
 EXIT = "exit.json"
+GATE = "gate.sock"  # where the worker asks before a tool call, when there is a gate
 OWN_ERRORS = "supervisor.log"  # only there when the supervisor itself failed
 
 RESERVE = 64 * 1024  # bytes set aside for the exit record, so that a full disk cannot swallow it

@@ -12,7 +12,7 @@ from dispatcher.harness.base import Channel, Signal, SignalKind, Watch
 from dispatcher.supervisor.clocks import Clocks
 from dispatcher.supervisor.reactions import End, Leave, react
 from dispatcher.supervisor.supervise import Reason
-from dispatcher.task import Billing, EndReason
+from dispatcher.task import Billing, EndReason, OutcomeClass
 
 NOTES = 20
 CHANNELS: dict[str, Channel] = {"stdout": "stdout", "stderr": "stderr", "bridge.jsonl": "bridge"}
@@ -70,17 +70,24 @@ class Listener:
             clocks.alive()
         elif kind is SignalKind.TOOL_STARTED:
             clocks.tool_started(signal.text)
-            if not self.gate_ready:
-                return Reason(EndReason.GATE.value, "a tool was called before the approval gate had reported itself")
+            return self._unproved("a tool was called before the approval gate had reported itself")
         elif kind is SignalKind.TOOL_ENDED:
             clocks.tool_ended(signal.text)
+            return self._unproved("a tool was called, but the approval gate never reported itself")
         elif kind is SignalKind.PROGRESS:
             clocks.heard()
         elif kind is SignalKind.FINISHED:
             clocks.finished()
+            return self._unproved("the run went on without the approval gate")
         else:
             return self._react(signal, clocks)
         return None
+
+    def _unproved(self, words: str) -> Reason | None:
+        """A gate that is not proved to be active stops the run, and a person is told: the next one would fare alike."""
+        if self.gate_ready:
+            return None
+        return Reason(EndReason.GATE.value, words, OutcomeClass.PERMISSION_DENIED.value)
 
     def _react(self, signal: Signal, clocks: Clocks) -> Reason | None:
         match react(signal, others_free=self.spec.others_free, switch_after=self.spec.switch_after):

@@ -6,6 +6,7 @@
     bridge.jsonl   lines of our plugin or hook inside the worker
     control        lines for the supervisor: {"do": "cancel", "by": ...}
     attempt.lock   locked for as long as the supervisor lives; holds who it is and what it started
+    gate.sock      where the worker asks before a tool call
     git-trace      git's own trace of the worker's commands
     exit.json      how it ended; written once, by rename, when the tree is dead
 

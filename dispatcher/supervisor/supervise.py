@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from dispatcher.supervisor.gate import Gate
     from dispatcher.supervisor.listener import Listener
 else:
     import _signal
@@ -45,6 +46,7 @@ QUICK = 2.0  # grace of a worker that only sleeps on a limit
 LEFTOVERS = 1.0  # grace of what a worker left behind after it ended by itself
 DISK_PATIENCE = 600.0  # seconds to wait for disk space for the exit record
 HARNESS_START = 1.0 + TOLERANCE  # seconds: what starts sooner after us is the harness itself, never a tool of its calls
+HELD = 5.0  # seconds that a look excuses while a call waits for a person
 AGAIN = 1.0  # seconds until a program that was not there is tried once more: it may be replacing itself
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -92,6 +94,7 @@ class Supervisor:
         self.stop: Reason | None = None
         self.notes: list[str] = []
         self.listener: Listener | None = None
+        self.gate: Gate | None = None
         self.activity = Activity()
         self.call_began = 0.0
         self.environment = dict(os.environ)
@@ -127,6 +130,8 @@ class Supervisor:
         files.reserve(f"{self.folder}/{files.EXIT}")
         try:
             self._read_control()
+            if self.stop is None and self.spec.gate:
+                self._open_gate()
             if self.stop is None:
                 self._start(lock)
             if self.stop is None:
@@ -152,6 +157,13 @@ class Supervisor:
         leader = (self.pid, process.start if process else 0)
         self.tree.lead(leader)
         self._sign(lock, leader)
+
+    def _open_gate(self) -> None:
+        """Before the worker is started: a sandbox shows it only what is there by then."""
+        from dispatcher.supervisor.gate import Gate
+
+        self.gate = Gate(self.spec.gate, self.folder, self.spec.cwd)
+        self.wake.register(self.gate.listening.fileno(), select.POLLIN)
 
     def _sign(self, lock: int, leader: processes.Identity | None) -> None:
         """Say in the lock who we are and what we start, for those who may have to clean up after us."""
@@ -199,6 +211,7 @@ class Supervisor:
             if self.listener is not None or self.spec.harness is None:
                 self._listen()
             self._read_control()
+            self._attend_gate()
             self._sample()
             self._check_clocks()
 
@@ -260,6 +273,17 @@ class Supervisor:
             elif message.get("do") == "stop":
                 self.stop = Reason("supervisor_error", f"stopped by {by}", "lost")
 
+    def _attend_gate(self) -> None:
+        """A call that is held is no silence and costs no worker time; when it was held for long, the task is parked."""
+        if self.gate is None:
+            return
+        self.gate.session = self.listener.session if self.listener else None
+        words = self.gate.tick()
+        if self.gate.holds:
+            self.clocks.excuse(HELD)
+        if words is not None:
+            self._tell(Reason("approval", words, "awaiting_approval"))
+
     def _sample(self) -> None:
         """Look at the tree's CPU, when silence makes that worth its price."""
         if not self.clocks.tool_open or self.clocks.plain:
@@ -282,11 +306,26 @@ class Supervisor:
     def _pause(self, seconds: float) -> None:
         """Sleep until something happened to a child or to us, or for that long."""
         try:
-            if self.wake.poll(max(1, seconds * 1000)):
+            ready = {fd for fd, _ in self.wake.poll(max(1, seconds * 1000))}
+            if _WAKE_READER[0] in ready:
                 self._signals(os.read(_WAKE_READER[0], 4096))
+            if self.gate is not None and ready - {_WAKE_READER[0]}:
+                self._serve(self.gate)
         except InterruptedError:
             return
         self._reap()
+
+    def _serve(self, gate: Gate) -> None:
+        """Answer the worker at once; its connections are watched for as long as they live."""
+        before = set(gate.fds())
+        gate.serve()
+        after = set(gate.fds())
+        for fd in before - after:
+            self.wake.unregister(fd)
+        for fd in after - before:
+            self.wake.register(fd, select.POLLIN)
+        if after - before:
+            self._serve(gate)  # what came with the connection is here already
 
     def _rest(self, seconds: float) -> None:
         """Sleep that long, unless we are told to stop."""
@@ -325,6 +364,8 @@ class Supervisor:
             grace = self.spec.grace
         ended = end(self.tree, grace, self._pump, self._gone)
         self.tree.close()
+        if self.gate is not None:
+            self.gate.close()
         self._drain()
         return ended
 

@@ -74,7 +74,8 @@ def only(signals: Iterable[Signal], kind: SignalKind) -> Signal:
 def test_the_plugin_tells_a_rate_limit_with_the_exact_reset() -> None:
     watcher = watch("opencode")
     assert watcher.detection == "log"
-    assert kinds(feed(watcher, [bridge(type="started")], "bridge")) == {K.STARTED, K.GATE_READY}
+    assert kinds(feed(watcher, [bridge(type="started")], "bridge")) == {K.STARTED}
+    assert kinds(feed(watcher, [bridge(type="gate_ready")], "bridge")) == {K.GATE_READY}
     assert watcher.detection == "plugin"
     following = (NOW + 3600) * 1000
     line = bridge(type="retry", attempt=1, message="Free usage exceeded", action="free_tier_limit", next=following)
