@@ -35,8 +35,11 @@ def configured(explicit: Path | None) -> Config:
 
 
 def has_store(home: Path) -> bool:
-    """Whether something was ever queued there. Asking makes nothing, not even the folder."""
-    return (home / "logs" / "dispatcher.db").exists()
+    """Whether something was ever queued there. Asking makes nothing, not even the folder.
+
+    A journal without its database counts: opening it then says what was lost, where "nothing queued" would be a lie.
+    """
+    return any((home / "logs" / name).exists() for name in ("dispatcher.db", "dispatcher.db.journal.jsonl"))
 
 
 @contextmanager

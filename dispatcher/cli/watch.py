@@ -116,6 +116,7 @@ def _live(store: Store, folder: Path, jobs: int, every: float) -> None:
 def _print_once(screen: Screen) -> None:
     """Plain lines, for a pipe and for `--once`."""
     out(_head(screen))
+    out(_load(screen))
     for title, rows in _lists(screen):
         if rows:
             out(f"\n{title}")
@@ -125,9 +126,13 @@ def _print_once(screen: Screen) -> None:
 
 def _head(screen: Screen) -> str:
     counts = ", ".join(f"{number} {status}" for status, number in sorted(screen.counts.items())) or "nothing queued"
-    load = f"load {screen.load:.2f} per core, {size(screen.memory)} memory free"
     wake = f", next try {until(screen.next_wake, screen.now)}" if screen.next_wake is not None else ""
-    return f"{clean(screen.home)}: {counts}; {len(screen.slots)} of {screen.jobs} slots; {load}{wake}"
+    return f"{clean(screen.home)}: {counts}{wake}"
+
+
+def _load(screen: Screen) -> str:
+    slots = f"{len(screen.slots)} of {screen.jobs} slots"
+    return f"{slots}, load {screen.load:.2f} per core, {size(screen.memory)} memory free"
 
 
 def _lists(screen: Screen) -> list[tuple[str, list[list[str]]]]:
@@ -179,8 +184,8 @@ def draw(screen: Screen, console: Console) -> RenderableType:
     """Panels below each other; each list gets what is left of the height, the queue last."""
     from rich.console import Group
 
-    left = console.height - 3
-    parts: list[RenderableType] = [_line(_head(screen), "bold")]
+    left = console.height - 4
+    parts: list[RenderableType] = [_line(_head(screen), "bold"), _line(_load(screen), "")]
     for title, rows in _lists(screen):
         if left < 4 or (not rows and title != "Running"):
             continue

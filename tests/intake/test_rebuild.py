@@ -1,0 +1,139 @@
+"""The database is lost; the journal and the attempt folders bring it back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatcher.config import database
+from dispatcher.store import holds, queue, reviews
+from dispatcher.task import HoldScope, Status
+from tests.cli.conftest import home
+from tests.cli.story import Story
+from tests.e2e.world import World, scripted_world
+
+__all__ = ["home"]  # a fixture
+
+LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded. Please try again later.", "retry_after": 7200}}
+DONE = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
+NOT_REBUILT = {"id", "updated_at", "owner", "claimed_at"}  # of no use, or told anew
+
+
+def script(*rules: dict[str, Any]) -> str:
+    return "Do what the script says.\n\n```script\n" + json.dumps(rules) + "\n```\n"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two tasks that ran (one over a rate limit; one was rejected then), and one that is paused."""
+    made = scripted_world(tmp_path)
+    for name in ("one", "two"):
+        body = script({"model": "scripted/s1", "steps": [LIMITED]}, {"steps": DONE})
+        made.add(made.brief(name, f"# {name}\n\n{body}"))
+    assert made.run("run", "-j", "1").returncode == 0
+    made.add(made.brief("later", "Wait.", priority=3))
+    made.run("pause", "3", check=True)
+    made.run("review", "1", "--reject", "--note", "no good", check=True)
+    return made
+
+
+def lose(world: World, *also: str) -> None:
+    for name in ("", "-wal", "-shm", *also):
+        (world.home / "logs" / f"dispatcher.db{name}").unlink(missing_ok=True)
+
+
+def table(world: World, name: str) -> list[dict[str, Any]]:
+    rows = world.rows(f"select * from {name} order by id")
+    for row in rows:
+        if row.get("task_base"):  # the same, looked at again when the first attempt started
+            row["task_base"] = {**json.loads(row["task_base"]), "taken_at": None}
+    return [{key: value for key, value in row.items() if key not in NOT_REBUILT} for row in rows]
+
+
+def differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[Any]:
+    assert len(found) == len(wanted)
+    pairs = zip(found, wanted, strict=True)
+    return [(key, now[key], then[key]) for now, then in pairs for key in then if now.get(key) != then[key]]
+
+
+def test_everything_that_matters_comes_back(world: World) -> None:
+    before = {name: table(world, name) for name in ("task", "attempt", "hold", "review")}
+    checks = world.rows("select * from check_result")
+    lose(world)
+    refused = world.run("status")
+    assert "import --rebuild" in refused.stderr, "no command begins an empty queue in its place"
+    said = world.run("import", "--rebuild", check=True)
+    assert "3 tasks and 3 attempts are back" in said.stderr
+    for name, rows in before.items():
+        assert differences(table(world, name), rows) == [], name
+    assert world.rows("select * from check_result") == checks
+    rolled = world.rows("select sum(attempts) as n from rollup")[0]["n"]
+    assert rolled == len(before["attempt"])
+    assert world.run("import", "--rebuild").returncode == 2, "there is one now"
+    world.run("resume", "3", check=True)
+    assert world.task(3)["status"] == "queued"
+
+
+def test_without_the_journal_the_folders_tell_what_ran(world: World) -> None:
+    before = world.rows("select * from attempt order by id")
+    lose(world, ".journal.jsonl")
+    said = world.run("import", "--rebuild", check=True)
+    assert "there is no journal" in said.stderr
+    after = world.rows("select * from attempt order by id")
+    for name in ("task_id", "number", "outcome", "candidate", "credential", "model", "prompt", "marker", "exit_code"):
+        assert [row[name] for row in after] == [row[name] for row in before], name
+    tasks = world.rows("select * from task order by id")
+    assert [row["id"] for row in tasks] == [1, 2]
+    assert {row["status"] for row in tasks} == {"needs_human"}, "nothing runs by itself on a guess"
+    assert "Do what the script says." in tasks[0]["brief_text"]
+
+
+def test_an_attempt_that_nobody_judged_needs_a_person(world: World) -> None:
+    """The journal ends before the last verdict: the task must not simply be run again."""
+    journal = world.home / "logs" / "dispatcher.db.journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    ended = [place for place, line in enumerate(lines) if b'"kind": "ended"' in line]
+    journal.write_bytes(b"".join(lines[: ended[-1]]) + b'{"at": 1, "kind": "torn')
+    lose(world)
+    world.run("import", "--rebuild", check=True)
+    row = world.task(2)
+    assert row["status"] == "needs_human"
+    assert "nobody has judged" in row["status_reason"]
+    last = world.attempts(2)[-1]
+    assert last["outcome"] == "completed"
+    assert last["verdict"] is None
+
+
+def test_people_s_words_are_in_the_journal(home: Path) -> None:
+    """Holds lifted, notes, reviews and edits, without any attempt."""
+    from dispatcher.intake import rebuild
+
+    story = Story(home)
+    task = story.task("First", batch="night")
+    story.task("Second", after=(task.id,))
+    queue.add_note(story.store, task.id, 5.0, "one", "me")
+    queue.add_note(story.store, task.id, 6.0, "two", "me")
+    held = holds.add(story.store, HoldScope.CANDIDATE, "small", None, "why", "me", 7.0)
+    holds.lift(story.store, held.id, "me", 8.0)
+    story.claim(task)
+    story.rest(task, Status.NEEDS_REVIEW, "complete")
+    reviews.decide(story.store, queue.get(story.store, task.id), 9.0, Status.ACCEPTED, by="me", text="fine")
+    names = ("task", "hold", "review", "dependency", "batch")
+    before = {name: [dict(row) for row in story.store.read(f"SELECT * FROM {name}")] for name in names}
+    story.store.close()
+    file = database(home)
+    for name in ("", "-wal", "-shm"):
+        Path(f"{file}{name}").unlink(missing_ok=True)
+    done = rebuild.rebuild(file, 10.0)
+    assert (done.tasks, done.attempts, done.notes) == (2, 0, ())
+    again = Story(home)
+    for name, rows in before.items():
+        found = [dict(row) for row in again.store.read(f"SELECT * FROM {name}")]
+        for row in (*rows, *found):
+            for key in ("updated_at", "claimed_at", "created_at", "lifted_at"):
+                row.pop(key, None)
+        assert found == rows, name
+    again.store.close()
