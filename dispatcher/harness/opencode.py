@@ -12,8 +12,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
-from urllib.parse import quote
 
 from dispatcher import failures
 from dispatcher.failures import ErrorChannel
@@ -42,7 +40,7 @@ from dispatcher.task import (
     Usage,
 )
 
-PLUGIN = PurePosixPath(__file__).parent / "bridge" / "opencode.js"
+PLUGIN = f"{__file__.rpartition('/')[0]}/bridge/opencode.js"
 
 _AGENTS = ("build", "general", "explore", "plan")
 _GOES_ON = frozenset({"tool-calls", "unknown", ""})  # finishes after which opencode asks the model again
@@ -134,6 +132,8 @@ def _config(request: RunRequest) -> dict[str, object]:
 
     With a gate all is denied here, and only our plugin opens it: a plugin that is missing or fails opens nothing.
     """
+    from urllib.parse import quote  # a megabyte that supervisors, who only watch, do not need
+
     rules = {"*": "deny"} if request.gate else permissions(request.tools, request.cwd, request.tmp)
     config: dict[str, object] = {
         "model": request.candidate.model,
@@ -143,7 +143,7 @@ def _config(request: RunRequest) -> dict[str, object]:
         "snapshot": False,
         "permission": rules,
         "agent": {name: {"permission": rules} for name in _AGENTS},
-        "plugin": [f"file://{quote(str(PLUGIN))}"],
+        "plugin": [f"file://{quote(PLUGIN)}"],
     }
     if request.instructions:
         config["instructions"] = [_instructions_file(request)]
