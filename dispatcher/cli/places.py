@@ -19,6 +19,10 @@ def checked(folder: Path, said_by: str) -> str:
     if not real.is_dir():
         raise RepositoryError(f"{said_by}: there is no folder {real}", hint="correct the path")
     root = _root_of(real)
+    if root in (Path("/"), Path(os.path.realpath(Path.home()))):
+        raise RepositoryError(
+            f"{said_by}: {root} is too large to be a target", hint="name the repository of one project"
+        )
     if root is not None:
         return str(root)
     if _is_bare(real):
