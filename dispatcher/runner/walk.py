@@ -98,7 +98,7 @@ async def step(ctx: Context, task: Task) -> Task:
         plan = route(ctx, task, settings)
         if not plan.choices:
             remember(ctx, task, plan, None)
-            return rest(ctx, task, plan)
+            return rest(ctx, task, plan, settings.limits.max_wait)
         task, place = await prepare(ctx, task, settings)
         candidate = plan.choices[0].candidate
         started = await attempts.start(ctx, task, settings, candidate, place, others_free=len(plan.choices) > 1)
@@ -184,21 +184,27 @@ def overflowed_window(ctx: Context, task: Task) -> int | None:
     return candidate.context_window if candidate else None
 
 
-def rest(ctx: Context, task: Task, plan: routing.Plan) -> Task:
-    """No candidate may run: wait for the earliest reset, or for a person when only a person can help."""
+def rest(ctx: Context, task: Task, plan: routing.Plan, max_wait: float) -> Task:
+    """No candidate may run: wait for the earliest reset, or for a person when only a person can help. Who has waited
+    for too long has lost its point."""
     if plan.earliest is None:
         why = dict.fromkeys(f"{skipped.name} {skipped.reason}" for skipped in plan.skipped if skipped.needs_person)
         return ask_person(ctx, task, f"{plan.reason}: {'; '.join(why)}" if why else plan.reason)
-    ctx.say(task, None, f"waits: {plan.reason}")
+    not_before: float | None = plan.earliest
+    status, reason = Status.WAITING, plan.reason
+    since = queue.waits_since(ctx.store, task.id)
+    if since is not None and ctx.clock() - since > max_wait:
+        status, reason, not_before = Status.EXPIRED, f"waited longer than max_wait allows: {plan.reason}", None
+    ctx.say(task, None, f"waits: {reason}" if not_before is not None else reason)
     return queue.update(
         ctx.store,
         task.id,
         ctx.clock(),
         owner=ctx.owner,
-        event=plan.reason,
-        status=Status.WAITING,
-        status_reason=plan.reason,
-        not_before=plan.earliest,
+        event=reason,
+        status=status,
+        status_reason=reason,
+        not_before=not_before,
     )
 
 

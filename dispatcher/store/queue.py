@@ -394,6 +394,19 @@ def next_wake(store: Store) -> float | None:
     return None if row is None else row["at"]
 
 
+_WAITS_SINCE = """
+SELECT min(at) AS at FROM event WHERE task_id = :id AND kind = 'status' AND actor = :by AND id > coalesce(
+    (SELECT max(id) FROM event WHERE task_id = :id AND (kind = 'attempt_started' OR actor <> :by)), 0
+)
+"""
+
+
+def waits_since(store: Store, task_id: int) -> float | None:
+    """When a task began to wait: since then no attempt was started and no person touched it."""
+    row = store.first(_WAITS_SINCE, {"id": task_id, "by": BY})
+    return None if row is None else row["at"]
+
+
 def events(store: Store, task_id: int) -> list[Event]:
     rows = store.read("SELECT * FROM event WHERE task_id = ? ORDER BY id", (task_id,))
     return [Event(row["at"], row["kind"], row["text"], row["actor"], row["attempt_id"], row["data"]) for row in rows]

@@ -119,6 +119,8 @@ def test_kill_9_of_the_dispatcher_ctrl_c_twice_ctrl_c_once_and_a_normal_end(worl
     ended = [(a["prompt"], a["outcome"], a["survivors"]) for a in world.attempts(task)]
     assert ended == [("first", "lost", 0), ("finish", "completed", 0)]
     assert world.branch_log(task) == ["set the value to 2"]
+    said = "".join(Path(a["folder"], "stderr").read_text() for a in world.attempts(task))
+    assert "stdin" not in said, "the CLI waited for a prompt that it had"
 
 
 def test_a_stall_and_the_hard_cap(world: World) -> None:
