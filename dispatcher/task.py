@@ -53,8 +53,7 @@ ON_RESTART: Mapping[Status, str] = {
     Status.QUEUED: "stays queued",
     Status.RUNNING: "owner alive: left alone. Owner gone: its attempt is adopted while the supervisor lives, settled "
     "from exit.json when that lies there, else the tree is ended and the attempt is `lost`; then the task goes on",
-    Status.WAITING: "becomes claimable when `not_before` has passed or a hold was lifted; waited longer than `max_wait`: "
-    "`expired`",
+    Status.WAITING: "becomes claimable when `not_before` has passed or a hold was lifted; `expired` after `max_wait`",
     Status.AWAITING_APPROVAL: "stays; an answer given meanwhile makes it claimable",
     Status.NEEDS_REVIEW: "stays",
     Status.NEEDS_HUMAN: "stays",
