@@ -302,10 +302,10 @@ class ClaudeWatch:
         signals = [Signal(SignalKind.PROGRESS, now, "assistant")]
         head = line[:2000]
         model = _MODEL.search(head)
-        child = _CHILD.search(line) is not None
+        child = events.at_key(b'"parent_tool_use_id"', _CHILD, line) is not None
         if model and not child:
             signals += self._saw_model(model[1].decode("utf-8", "replace"), now)
-        for match in _TOOL_USE.finditer(line):
+        for match in _TOOL_USE.finditer(line) if b'"tool_use"' in line else ():
             name = match[2].decode("utf-8", "replace")
             self._calls[match[1]] = (name, hash(line[match.end() : match.end() + 2000].split(b'"stop_reason"')[0]))
             signals.append(Signal(SignalKind.TOOL_STARTED, now, match[1].decode("utf-8", "replace")))
@@ -317,12 +317,12 @@ class ClaudeWatch:
 
     def _user(self, line: bytes, now: float) -> list[Signal]:
         signals = [Signal(SignalKind.PROGRESS, now, "user")]
-        match = _TOOL_RESULT.search(line)
+        match = events.at_key(b'"tool_use_id"', _TOOL_RESULT, line)
         if match is None:
             return signals
         signals.append(Signal(SignalKind.TOOL_ENDED, now, match[1].decode("utf-8", "replace")))
         name, call = self._calls.pop(match[1], ("", 0))
-        if _FAILED.search(line) is None:
+        if events.at_key(b'"is_error"', _FAILED, line) is None:
             self._runaway.tool_succeeded()
             return signals
         return signals + self._runs_away(self._runaway.tool_failed(name, call), now)

@@ -27,6 +27,16 @@ def kind_of(line: bytes) -> str:
     return ""
 
 
+def at_key(key: bytes, pattern: re.Pattern[bytes], line: bytes) -> re.Match[bytes] | None:
+    """The first match of a pattern that begins with `key`: over long lines much faster than the pattern's own search."""
+    place = line.find(key)
+    while place >= 0:
+        if match := pattern.match(line, place):
+            return match
+        place = line.find(key, place + 1)
+    return None
+
+
 def parse(line: bytes) -> Object | None:
     """The event, or None when the line is not a whole JSON object."""
     value = parse_any(line)

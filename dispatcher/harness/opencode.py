@@ -255,7 +255,7 @@ class OpencodeWatch:
         return signals + self._runs_away(self._runaway.tool_failed(events.string(part.get("tool")), signature), now)
 
     def _finish(self, line: bytes, now: float) -> list[Signal]:
-        match = _REASON.search(line)
+        match = events.at_key(b'"reason"', _REASON, line)
         reason = match[1].decode("utf-8", "replace") if match else ""
         if reason not in _GOES_ON:
             return [Signal(SignalKind.FINISHED, now, reason)]

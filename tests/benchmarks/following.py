@@ -22,7 +22,8 @@ from dispatcher.task import Billing, EndReason, ExitRecord
 from tests.benchmarks import sides
 
 BUDGET = 32 * 1024 * 1024
-PADDING = "the quick brown fox \\ jumps over \"the\" lazy dog\n" * 40
+LINE = 'the quick brown fox \\ jumps over "the" lazy dog\n'
+OUTPUTS = [LINE * lines for lines in (2, 10, 40, 60, 100, 150, 200, 300)]  # of tools: a word, a listing, a file
 GOAL = 1.5
 
 
@@ -31,11 +32,11 @@ def opencode() -> Iterator[dict[str, object]]:
     session = "ses_1"
     while True:
         yield {"type": "step_start", "timestamp": 1, "sessionID": session, "part": {"type": "step-start"}}
-        for number in range(8):
-            state = {"status": "completed", "input": {"filePath": "a.py"}, "output": PADDING, "title": "a.py"}
+        for number, output in enumerate(OUTPUTS):
+            state = {"status": "completed", "input": {"filePath": "a.py"}, "output": output, "title": "a.py"}
             part = {"type": "tool", "callID": f"call_{number}", "tool": "read", "state": state}
             yield {"type": "tool_use", "timestamp": 1, "sessionID": session, "part": part}
-        yield {"type": "text", "timestamp": 1, "sessionID": session, "part": {"type": "text", "text": PADDING[:300]}}
+        yield {"type": "text", "timestamp": 1, "sessionID": session, "part": {"type": "text", "text": OUTPUTS[1]}}
         finish = {"type": "step-finish", "reason": "tool-calls", "tokens": {"input": 10, "output": 5}, "cost": 0}
         yield {"type": "step_finish", "timestamp": 1, "sessionID": session, "part": finish}
 
@@ -45,12 +46,13 @@ def claude() -> Iterator[dict[str, object]]:
     session = "00000000-0000-4000-8000-000000000001"
     yield {"type": "system", "subtype": "init", "session_id": session, "model": "claude-sonnet-5-5", "tools": []}
     while True:
-        for number in range(8):
+        for number, output in enumerate(OUTPUTS):
             call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"file_path": "a.py"}}
             message = {"model": "claude-sonnet-5-5", "id": "msg_1", "role": "assistant", "content": [call], "usage": {}}
-            yield {"type": "assistant", "message": message, "session_id": session}
-            answer = {"tool_use_id": f"toolu_{number}", "type": "tool_result", "content": PADDING}
-            yield {"type": "user", "message": {"role": "user", "content": [answer]}, "session_id": session}
+            yield {"type": "assistant", "message": message, "parent_tool_use_id": None, "session_id": session}
+            answer = {"tool_use_id": f"toolu_{number}", "type": "tool_result", "content": output}
+            message = {"role": "user", "content": [answer]}
+            yield {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": session}
 
 
 STREAMS = {
@@ -68,7 +70,8 @@ def write(file: Path, events: Iterator[dict[str, object]], size: int) -> None:
 def split(file: Path) -> None:
     with file.open("rb") as opened:
         while chunk := opened.read(64 * 1024):
-            chunk.split(b"\n")
+            for _ in chunk.split(b"\n"):
+                pass
 
 
 def follow(file: Path, name: str, model: str) -> None:
