@@ -1,6 +1,6 @@
 """The quick way in for command lines that are typed, and started by cron, all day long.
 
-Typer alone costs more than everything else that `status` does. So the plain forms of four commands (known options,
+Typer alone costs more than everything else that `status` does. So the plain forms of five commands (known options,
 each value in a word of its own) are read here, from a table; anything else - help, a typing error, `--limit=5`, `-j4` -
 is left to Typer, which stays the definition: a test asks both with the same words and wants the same call. The
 overview of all commands is Typer's own text, kept in `help.txt`; a test writes it and says when it has gone stale.
@@ -86,6 +86,20 @@ _LOG_WORDS = (
     "sort",
     "columns",
 )
+_REPORT_WORDS = (
+    "since",
+    "until",
+    "by",
+    "unit",
+    "difficulty",
+    "candidate",
+    "model",
+    "harness",
+    "credential",
+    "repository",
+    "batch",
+    "table",
+)
 
 COMMANDS = {
     "status": Command(
@@ -111,6 +125,29 @@ COMMANDS = {
             **dict.fromkeys(_LOG_WORDS),
             "as_json": False,
             "as_jsonl": False,
+            "as_csv": False,
+        },
+    ),
+    "report": Command(
+        "report",
+        "show_report",
+        {
+            "--home": _HOME,
+            **{f"--{name}": Option(name, str) for name in _REPORT_WORDS},
+            "--html": Option("html", _path),
+            "--tasks": Option("tasks", _number),
+            "--markdown": Option("markdown"),
+            "--json": _JSON,
+            "--csv": Option("as_csv"),
+        },
+        {
+            "explicit": None,
+            **dict.fromkeys(_REPORT_WORDS),
+            "by": "candidate",
+            "html": None,
+            "tasks": 5000,
+            "markdown": False,
+            "as_json": False,
             "as_csv": False,
         },
     ),

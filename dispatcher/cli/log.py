@@ -76,8 +76,8 @@ def show_log(
     }
     query = lookup.Query(
         {**({} if task_id is None else {"task": [task_id]}), **_filters(filters)},
-        since=_moment("since", since),
-        until=_moment("until", until),
+        since=moment("since", since),
+        until=moment("until", until),
         text=text,
         where=where,
         sort=sort,
@@ -113,7 +113,7 @@ def _column(name: str) -> Column:
     return Column(name, name.replace("_", " "), _SHOW.get(name, str), right=name in _SHOW, wide=wide)
 
 
-def _moment(name: str, words: str | None) -> float | None:
+def moment(name: str, words: str | None) -> float | None:
     if words is None:
         return None
     from dispatcher.cli import when

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
 
 from dispatcher import report as reports
-from dispatcher.cli import home, when
-from dispatcher.cli.log import repository_path
+from dispatcher.cli import home
+from dispatcher.cli.log import moment, repository_path
 from dispatcher.cli.render import Column, clean, csv_out, json_out, note, out
 from dispatcher.cli.render import table as print_table
 from dispatcher.cli.wording import clock
@@ -16,6 +14,11 @@ from dispatcher.errors import BadInput
 from dispatcher.report import Report, shown
 from dispatcher.report.values import Table
 from dispatcher.store import Store, figures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 _DAY = 86400.0
 
@@ -27,7 +30,13 @@ def show_report(
     until: str | None,
     by: str,
     unit: str | None,
-    filters: dict[str, str | None],
+    difficulty: str | None,
+    candidate: str | None,
+    model: str | None,
+    harness: str | None,
+    credential: str | None,
+    repository: str | None,
+    batch: str | None,
     table: str | None,
     html: Path | None,
     tasks: int,
@@ -36,10 +45,17 @@ def show_report(
     as_csv: bool,
 ) -> None:
     now = time.time()
-    span = (when.since(since, now) if since else None, when.until(until, now) if until else None)
-    given = {name: value for name, value in filters.items() if value is not None}
-    if "repository" in given:
-        given["repository"] = repository_path(given["repository"])
+    span = moment("since", since), moment("until", until)
+    named = {
+        "difficulty": difficulty,
+        "candidate": candidate,
+        "model": model,
+        "harness": harness,
+        "credential": credential,
+        "repository": None if repository is None else repository_path(repository),
+        "batch": batch,
+    }
+    given = {name: value for name, value in named.items() if value is not None}
     with home.existing(explicit) as store:
         found = _made(store, span, given, by=by, unit=unit or _unit(span, now), now=now, tasks=tasks if html else 0)
     if html is not None:
@@ -51,8 +67,8 @@ def show_report(
     if markdown:
         from dispatcher.report.markdown import render
 
-        return out(render(_only(found, table), _period(found)))
-    return _print(_only(found, table))
+        return out(render(_chosen(found, table), _period(found)))
+    return _print(found, _chosen(found, table))
 
 
 def _made(
@@ -98,12 +114,8 @@ def _unit(span: tuple[float | None, float | None], now: float) -> str:
     return "day" if days <= 32 else "week" if days <= 100 else "month"
 
 
-def _only(found: Report, name: str | None) -> Report:
-    if name is None:
-        return found
-    from dataclasses import replace
-
-    return replace(found, tables=(_named(found, name),))
+def _chosen(found: Report, name: str | None) -> tuple[Table, ...]:
+    return found.tables if name is None else (_named(found, name),)
 
 
 def _named(found: Report, name: str) -> Table:
@@ -120,9 +132,9 @@ def _period(found: Report) -> str:
     return f"Attempts that began in this period: {start}{end}{narrow}."
 
 
-def _print(found: Report) -> None:
+def _print(found: Report, tables: tuple[Table, ...]) -> None:
     out(_period(found))
-    for table in found.tables:
+    for table in tables:
         if table.rows:
             out()
             _print_table(table)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dispatcher.report.shown import is_number, shown
-from dispatcher.report.values import Report, Table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dispatcher.report.values import Table
 
 
-def render(report: Report, period: str) -> str:
+def render(tables: Iterable[Table], period: str) -> str:
     """The whole text. `period` says in words what the report covers."""
-    parts = [f"# Report of dispatcher\n\n{_text(period)}\n", *(_table(table) for table in report.tables if table.rows)]
+    parts = [f"# Report of dispatcher\n\n{_text(period)}\n", *(_table(table) for table in tables if table.rows)]
     return "\n".join(parts)
 
 

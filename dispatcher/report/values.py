@@ -9,13 +9,9 @@ and billed_usd over `billed` attempts, tokens by kind. Unknown stays None and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
-
-from dispatcher.record import record
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal
 
     Kind = Literal["text", "count", "minutes", "usd", "tokens"]
@@ -29,36 +25,61 @@ _TOKENS = ("tokens_input", "tokens_output", "tokens_cache_read", "tokens_cache_w
 _LEVELS = ("trivial", "easy", "medium", "hard")
 
 
-@record
 class Column:
-    key: str
-    title: str
-    kind: Kind = "count"
+    __slots__ = ("key", "kind", "title")
+
+    def __init__(self, key: str, title: str, kind: Kind = "count") -> None:
+        self.key = key
+        self.title = title
+        self.kind = kind
 
 
-@record
 class Table:
     """`name` is its stable name in JSON and for `--table`."""
 
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    note: str = ""
+    __slots__ = ("columns", "name", "note", "rows", "title")
+
+    def __init__(
+        self, name: str, title: str, columns: tuple[Column, ...], rows: tuple[Row, ...], note: str = ""
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.columns = columns
+        self.rows = rows
+        self.note = note
 
 
-@record
 class Report:
-    made_at: float
-    since: float | None
-    until: float | None
-    filters: Mapping[str, str]
-    by: str
-    unit: str  # day, week, month: the steps of the table over time
-    tables: tuple[Table, ...]
-    tasks: tuple[Row, ...] = ()  # the newest tasks, for the list of the page
-    left_out: int = 0  # tasks that the list does not show
-    names: Mapping[str, Table] = field(default_factory=dict)
+    """`unit`: the steps of the table over time. `tasks`: the newest ones, for the list of the page; `left_out`: others.
+
+    Plain classes, here and above: a report is asked for all day long, and dataclasses alone cost as much as its sums.
+    """
+
+    __slots__ = ("by", "filters", "left_out", "made_at", "names", "since", "tables", "tasks", "unit", "until")
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        *,
+        made_at: float,
+        since: float | None,
+        until: float | None,
+        filters: Mapping[str, str],
+        by: str,
+        unit: str,
+        tasks: Sequence[Row] = (),
+        left_out: int = 0,
+    ) -> None:
+        self.tables = tuple(tables)
+        self.names = {table.name: table for table in tables}
+        self.made_at = made_at
+        self.since = since
+        self.until = until
+        self.filters = filters
+        self.by = by
+        self.unit = unit
+        self.tasks = tuple(tasks)
+        self.left_out = left_out
 
 
 def build(
@@ -88,16 +109,15 @@ def build(
     )
     total = sum(row["number"] for row in tasks)
     return Report(
+        tables,
         made_at=made_at,
         since=since,
         until=until,
         filters=filters or {},
         by=by,
         unit=unit,
-        tables=tables,
-        tasks=tuple(newest),
+        tasks=newest,
         left_out=max(0, total - len(newest)) if newest else 0,
-        names={table.name: table for table in tables},
     )
 
 

@@ -43,9 +43,9 @@ MEASURES = (
     "tokens_cache_write",
     "tokens_reasoning",
 )
+IN_TIME = ("attempts", "delivered", "seconds", "cost_usd", "priced")  # what a table over time shows
 FILTERS = (*KEYS[:-1], "repository", "batch", "source")
 _ONLY_ROWS = frozenset({"repository", "batch", "source"})
-_SUMS = ", ".join(f"sum({name}) AS {name}" for name in MEASURES)
 PERIODS: Mapping[str, str] = {
     "day": "strftime('%Y-%m-%d', started_at, 'unixepoch')",
     "week": "strftime('%Y-%m-%d', started_at, 'unixepoch', 'weekday 0', '-6 days')",  # its Monday
@@ -59,11 +59,11 @@ def attempts(store: Store, span: Span = (None, None), filters: Mapping[str, str]
 
 
 def over_time(store: Store, unit: str, span: Span, filters: Mapping[str, str] | None = None) -> list[Row]:
-    """The same by `period` (the first day of the week, or the month; UTC) and outcome. Days and weeks read rows."""
+    """The measures IN_TIME by outcome and `period` (a day, a week's Monday, a month; UTC). Days and weeks read rows."""
     if unit not in PERIODS:
         raise BadInput(f"there is no period {unit!r}", hint="one of " + ", ".join(PERIODS))
     keys = f"{PERIODS[unit]} AS period, outcome"
-    return _sums(store, keys, ("period", "outcome"), span, filters or {}, rolled=unit == "month")
+    return _sums(store, keys, ("period", "outcome"), span, filters or {}, rolled=unit == "month", measures=IN_TIME)
 
 
 def grouped(store: Store, name: str, span: Span, filters: Mapping[str, str] | None = None) -> list[Row]:
@@ -121,14 +121,22 @@ FROM task t WHERE {where} ORDER BY t.created_at DESC, t.id DESC LIMIT ?
 
 
 def _sums(
-    store: Store, select: str, keys: Sequence[str], span: Span, filters: Mapping[str, str], *, rolled: bool = True
+    store: Store,
+    select: str,
+    keys: Sequence[str],
+    span: Span,
+    filters: Mapping[str, str],
+    *,
+    rolled: bool = True,
+    measures: Sequence[str] = MEASURES,
 ) -> list[Row]:
     found: dict[tuple[Any, ...], Row] = {}
+    sums = ", ".join(f"sum({name}) AS {name}" for name in measures)
     for source, _, part in _parts(span, rolled=rolled and not set(filters) & _ONLY_ROWS):
         table, column = ("rollup", "month") if source == "rollup" else ("v_measures", "started_at")
         where, values = _where(column, part, filters)
-        for row in store.read(f"SELECT {select}, {_SUMS} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
-            _add(found, tuple(row[name] for name in keys), dict(row))
+        for row in store.read(f"SELECT {select}, {sums} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
+            _add(found, tuple(row[name] for name in keys), dict(row), measures)
     return [row for row in found.values() if row["attempts"]]
 
 
@@ -136,10 +144,10 @@ def _group(keys: Sequence[str]) -> str:
     return ", ".join(str(place + 1) for place in range(len(keys)))
 
 
-def _add(found: dict[tuple[Any, ...], Row], key: tuple[Any, ...], row: Row) -> None:
+def _add(found: dict[tuple[Any, ...], Row], key: tuple[Any, ...], row: Row, measures: Sequence[str]) -> None:
     known = found.setdefault(key, row)
     if known is not row:
-        for name in MEASURES:
+        for name in measures:
             known[name] += row[name]
 
 

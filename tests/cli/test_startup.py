@@ -62,7 +62,7 @@ def test_version_loads_nothing_but_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["status"], ["status", "--json"], ["log"], ["log", "--json"], ["log", "--csv"]]
+    "words", [["--help"], ["status"], ["status", "--json"], ["log"], ["log", "--json"], ["log", "--csv"], ["report"]]
 )
 def test_a_look_costs_sqlite_and_ourselves(queued: Path, words: list[str]) -> None:
     assert not imported(*words) & LOOKS
