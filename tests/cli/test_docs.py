@@ -23,6 +23,7 @@ from dispatcher.brief import parse
 from dispatcher.cli import app, complete, express, tab
 from dispatcher.cli.catalog import BY_NAME, COMMANDS
 from dispatcher.cli.wording import duration, size
+from dispatcher.store.lookup import COLUMNS
 from dispatcher.task import Limits, OutcomeClass
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,9 +88,19 @@ def outcomes() -> str:
     return " · ".join(f"`{one}`" for one in OutcomeClass) + "\n"
 
 
+def log_columns() -> str:
+    lines = ["| column of `log` | what it says |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {words} |" for name, (_, words) in COLUMNS.items())]) + "\n"
+
+
 def generated(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     commands = overview(monkeypatch)
-    return {"commands": f"```\n{commands}```\n", "limits": limits(), "outcomes": outcomes()}
+    return {
+        "commands": f"```\n{commands}```\n",
+        "limits": limits(),
+        "outcomes": outcomes(),
+        "log columns": log_columns(),
+    }
 
 
 def with_parts(text: str, parts: Mapping[str, str]) -> str:
