@@ -242,7 +242,7 @@ def test_log_and_its_filters(story: Story, run: Run) -> None:
     for words in (["--task", "1"], ["--candidate", "small"], ["--status", "needs_review"]):
         assert [row["task"] for row in json.loads(run("log", "--json", *words).out)] == [1]
     assert [row["task"] for row in json.loads(run("log", "--json", "-n", "1").out)] == [2]
-    assert run("log", "--csv").out.splitlines()[0].startswith("task,attempt,started_at,seconds,candidate")
+    assert run("log", "--csv").out.splitlines()[0].startswith("task,attempt,title,status,difficulty")
     assert "evil \\e[2J\\u202e title" in run("log").out
     assert run("log", "--status", "done").code == 2
 
