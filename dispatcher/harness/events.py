@@ -28,7 +28,7 @@ def kind_of(line: bytes) -> str:
 
 
 def at_key(key: bytes, pattern: re.Pattern[bytes], line: bytes) -> re.Match[bytes] | None:
-    """The first match of a pattern that begins with `key`: over long lines much faster than the pattern's own search."""
+    """The first match of a pattern that begins with `key`: over long lines much faster than its own search."""
     place = line.find(key)
     while place >= 0:
         if match := pattern.match(line, place):

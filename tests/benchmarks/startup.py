@@ -64,7 +64,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def prepare(folder: Path, environ: dict[str, str]) -> list[str]:
-    """A home with two tasks that rest. Gives the words that start the program: its own script, as a person does."""
+    """A home with two tasks that rest and a hold. Gives the words that start the program: its own script, as a person does."""
     program = [str(SCRIPT)] if SCRIPT.exists() else PROGRAM
     (folder / "home").mkdir()
     (folder / "home" / "models.yaml").write_text(MODELS, encoding="utf-8")
@@ -72,7 +72,12 @@ def prepare(folder: Path, environ: dict[str, str]) -> list[str]:
     (folder / "plain.md").write_text("# Say it\n\nIn one line.\n", encoding="utf-8")
     front = "---\ntitle: Say it twice\nexpect: report\nverify: [make test]\n---\n\nIn two lines.\n"
     (folder / "front.md").write_text(front, encoding="utf-8")
-    for words in (["trust"], ["add", str(folder / "plain.md"), str(folder / "front.md")], ["pause", "1", "2"]):
+    for words in (
+        ["trust"],
+        ["add", str(folder / "plain.md"), str(folder / "front.md")],
+        ["pause", "1", "2"],
+        ["hold", "small"],
+    ):
         sides.process([*program, *words], env=environ, cwd=folder / "repository")
     return program
 
@@ -100,8 +105,8 @@ def main() -> None:
         measured = {"bare": lambda: sides.process([sys.executable, "-c", "pass"], env=environ, cwd=cwd)}
         for name, words, _ in wanted:
             measured[name] = lambda words=words: sides.process([*program, *words], env=environ, cwd=cwd)  # type: ignore[misc]
-        rich = "`models`, a table on a terminal"
-        measured[rich] = lambda: on_a_terminal([*program, "models"], environ, cwd)
+        rich = "`status`, a table on a terminal"
+        measured[rich] = lambda: on_a_terminal([*program, "status"], environ, cwd)
         found = sides.alternate(measured, rounds)
     bare = found.pop("bare")
     goals = {**{name: goal for name, _, goal in wanted}, rich: 10.0}
