@@ -93,3 +93,9 @@ def test_this_machine() -> None:
     assert host.boot_id() == host.boot_id()
     assert host.admission(Limits(min_free_memory=PLENTY), ["/"]) is not None
     assert host.admission(Limits(max_load_per_core=0, min_free_memory=0, min_free_disk=0), ["/"]) is None
+
+
+def test_the_zone_of_this_machine() -> None:
+    assert host.zone({"TZ": "Europe/Zurich"}) == "Europe/Zurich"
+    assert host.zone({"TZ": ":Asia/Tokyo"}) == "Asia/Tokyo"
+    assert host.zone({})

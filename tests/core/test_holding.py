@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.holding import Past, host_is_offline, lengthen, offline_wait, to_do, too_many_failures
+from dispatcher.holding import Past, host_is_offline, is_mask, lengthen, masked, offline_wait, to_do, too_many_failures
 from dispatcher.task import Billing, Candidate, Credential, HoldRequest, HoldScope, OutcomeClass
 
 NOW = 1_773_835_200.0
@@ -98,6 +98,16 @@ def test_what_a_person_does(kind: OutcomeClass, harness: str, words: str) -> Non
 
 def test_other_classes_need_no_advice() -> None:
     assert to_do(OutcomeClass.RATE_LIMITED, "claude", "zen") == ""
+
+
+def test_an_error_without_a_cause() -> None:
+    """What the log explains is no mask, and neither is an ordinary 500: that one passes by itself."""
+    assert is_mask(OutcomeClass.INTERNAL, "error.name UnknownError: Unexpected server error.")
+    assert not is_mask(OutcomeClass.INTERNAL, "status 500: API Error: 500 Internal server error.")
+    assert not is_mask(OutcomeClass.MODEL_NOT_FOUND, "error.name UnknownError: x")
+    hold = masked(CANDIDATE)
+    assert (hold.scope, hold.until) == (HoldScope.CANDIDATE, None)
+    assert "check the model id opencode/big-pickle; then: dispatcher release pickle" in hold.reason
 
 
 NETWORK = OutcomeClass.NETWORK

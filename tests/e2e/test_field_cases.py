@@ -79,7 +79,7 @@ def test_25_each_free_model_is_asked_once_and_has_its_own_reset(world: World) ->
         said = {"status": 429, "type": "FreeUsageLimitError", "message": "Rate limit exceeded. Please try again later."}
         return [{"error": {**said, **rest}}]
 
-    rules = [
+    rules: list[dict[str, Any]] = [
         {"model": "scripted/s1", "steps": limited(retry_after=3600)},
         {"model": "scripted/s2", "steps": limited(retry_after=7200)},
     ]
@@ -109,7 +109,7 @@ def test_29_a_cli_that_sleeps_on_a_limit_is_ended_by_its_log_line(world: World) 
     """Nothing on stdout for hours: one line on stderr is all there is. Without even that, the stall ends it."""
     world.limits = {"stall": "3s"}
     world.write_config()
-    rules = [
+    rules: list[dict[str, Any]] = [
         {"model": "scripted/s1", "steps": [{"ratelimit_silent": {"message": "Rate limit exceeded"}}]},
         {"model": "scripted/s2", "steps": [{"text": "hm"}, {"hang": True}]},
         {"steps": WORK},
@@ -166,7 +166,10 @@ def test_42_two_tasks_with_an_error_that_explains_nothing_park_the_model(world: 
 def test_51_a_session_that_is_gone_is_one_finish_attempt(world: World) -> None:
     forget = {"shell": 'rm -r "$HOME/.local/share/scripted-worker/sessions"'}
     finish = [*WORK[1:]]
-    rules = [{"prompt": "Prompt: finish", "steps": finish}, {"steps": [WRITE, forget, {"exit": 1}]}]
+    rules: list[dict[str, Any]] = [
+        {"prompt": "Prompt: finish", "steps": finish},
+        {"steps": [WRITE, forget, {"exit": 1}]},
+    ]
     task = world.do(world.brief("gone", script(*rules)))
 
     first, lost, fresh = world.attempts(task)
@@ -225,7 +228,7 @@ def test_92_whoever_goes_on_is_told_where_the_work_is(world: World) -> None:
     half = [*WORK[:2], {"write": {"path": "b.txt", "content": "b"}}, limited]
     take = "git fetch -q {repo} {ref} && git checkout FETCH_HEAD -- a.txt b.txt && git commit -qm 'taken over'"
     ref = "refs/dispatcher/1/3"
-    rules = [
+    rules: list[dict[str, Any]] = [
         {"model": "scripted/s1", "times": 1, "steps": half},
         {"model": "scripted/s2", "times": 1, "steps": [limited]},
         {"model": "scripted/s3", "times": 1, "steps": [limited]},
@@ -266,7 +269,7 @@ def test_93_a_grandchild_that_commits_while_its_tree_is_ended(world: World) -> N
 
 def test_96_a_lock_that_a_dead_git_left_is_removed_and_logged_before_the_finish_prompt(world: World) -> None:
     broken = [WRITE, {"shell": "touch .git/index.lock"}, {"exit": 1}]
-    rules = [{"prompt": "Prompt: finish", "steps": WORK[1:]}, {"steps": broken}]
+    rules: list[dict[str, Any]] = [{"prompt": "Prompt: finish", "steps": WORK[1:]}, {"steps": broken}]
     task = world.do(world.brief("lock", script(*rules)))
     first, _ = world.attempts(task)
     assert world.task(task)["status"] == "needs_review", world.story(task)
