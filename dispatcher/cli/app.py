@@ -12,6 +12,7 @@ from typer.main import get_command, get_command_from_info
 
 from dispatcher import __version__
 from dispatcher.cli.catalog import BY_NAME, COMMANDS, GROUPS, Entry
+from dispatcher.cli.examples import epilog
 
 
 class LazyGroup(TyperGroup):
@@ -44,6 +45,7 @@ def load(entry: Entry) -> Any:
     module = import_module(f"dispatcher.cli.commands.{entry.module}")
     for info in module.app.registered_commands:
         if info.name == entry.name:
+            info.epilog = epilog(entry.name)
             return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
     raise LookupError(f"{module.__name__} does not define {entry.name}")
 

@@ -64,7 +64,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def prepare(folder: Path, environ: dict[str, str]) -> list[str]:
-    """A home with two tasks that rest and a hold. Gives the words that start the program: its own script, as a person does."""
+    """A home with two tasks that rest, and a hold. Gives the words that start the program: its own script, if there."""
     program = [str(SCRIPT)] if SCRIPT.exists() else PROGRAM
     (folder / "home").mkdir()
     (folder / "home" / "models.yaml").write_text(MODELS, encoding="utf-8")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from dispatcher.cli import app, commands, express
 from dispatcher.cli.catalog import BY_NAME, COMMANDS, GROUPS
+from dispatcher.cli.examples import EXAMPLES, epilog
 
 MODULES = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
 
@@ -54,6 +57,29 @@ def test_every_command_prints_its_help(run: Any) -> None:
         said = run(entry.name, "--help")
         assert (said.code, said.err) == (0, "")
         assert entry.help in said.out
+
+
+def test_every_command_has_examples_that_typer_reads() -> None:
+    assert set(EXAMPLES) == set(BY_NAME)
+    for name, examples in EXAMPLES.items():
+        assert examples, name
+        for line, _ in examples:
+            [found] = re.findall(r"\bdispatcher ([a-z-]+(?: .*?)?)(?= \| |\)\"| > [a-z]|$)", line)
+            words = shlex.split(found)
+            assert words[0] == name, line
+            with app.load(BY_NAME[name]).make_context(name, words[1:]):
+                pass
+
+
+def test_examples_stand_at_the_end_of_the_help_as_they_were_written(run: Any) -> None:
+    assert (
+        run("add", "--help").out.rstrip().endswith("add briefs/fix-login.md --again  # once more, though it was done")
+    )
+
+
+def test_no_example_is_wider_than_a_terminal() -> None:
+    for entry in COMMANDS:
+        assert max(map(len, epilog(entry.name).splitlines())) <= 78, entry.name
 
 
 def test_the_kept_overview_is_typers_own(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

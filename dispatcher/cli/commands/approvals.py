@@ -29,8 +29,6 @@ def approvals(
     """Calls that wait for you, past answers, standing grants.
 
     `approvals test "git push"` shows which rule decides about a command, without running it.
-
-    Example: dispatcher approvals test "git push"
     """
     from dispatcher.cli.approvals import run_action
 

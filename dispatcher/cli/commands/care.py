@@ -37,8 +37,6 @@ def cron(
 
     Writes one marked block into your crontab and touches no other line. PATH and what else the workers need are written
     into the line, since cron gives a job nearly nothing; keys are not (see --env-file). Output goes to logs/cron.log.
-
-    Example: dispatcher cron install --every 10m --add ~/briefs
     """
     from dispatcher.cli.scheduling import change_cron
 

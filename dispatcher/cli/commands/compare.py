@@ -34,8 +34,6 @@ def compare(
 
     Each run has its own copy of the same commit and the same checks, hidden ones included. Their work is kept as
     branches; nothing is accepted by itself. The table counts what happened and ranks nobody.
-
-    Example: dispatcher compare briefs/cron-expression-parser.md --candidates sonnet,pickle --times 3
     """
     from dispatcher.cli.compare import compare_brief
 

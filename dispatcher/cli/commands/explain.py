@@ -14,10 +14,7 @@ app = typer.Typer()
 
 @app.command("explain", rich_help_panel=LOOK)
 def explain(task: TaskId, home: Home = None, as_json: Json = False) -> None:
-    """Tell a task's story: what was seen, what was decided, why.
-
-    Example: dispatcher explain 12
-    """
+    """Tell a task's story: what was seen, what was decided, why."""
     from dispatcher.cli.explain import explain_task
 
     explain_task(task, home, as_json=as_json)
@@ -33,8 +30,6 @@ def classify(
     """How a saved run of either CLI ended, and what proves it.
 
     What a file is, its content tells, not its name; of several runs in one file the last one is judged.
-
-    Example: dispatcher classify logs/12/1 saved-run.jsonl
     """
     from dispatcher.cli.classify import classify_files
 

@@ -77,9 +77,6 @@ def log(
 
     log path prints where the database is, log backup FILE makes a whole copy of it, log metadata describes it for
     Datasette.
-
-    Examples: dispatcher log --outcome failed --since 7d, dispatcher log --text "login redirect" --json,
-    dispatcher log --where "seconds > 600" --sort ~seconds, dispatcher log -n 0 --jsonl > attempts.jsonl
     """
     if what is not None:
         from dispatcher.cli.logfile import run
@@ -159,9 +156,6 @@ def report(
     quota events, minutes and money by credential, the cost of an accepted task by difficulty and model.
 
     --csv prints one table: that of --table, else the main one.
-
-    Examples: dispatcher report --since "last month", dispatcher report --by model --markdown,
-    dispatcher report --html report.html
     """
     from dispatcher.cli.report import show_report
 
@@ -192,10 +186,7 @@ def export(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to. Default: stdout.")] = None,
     home: Home = None,
 ) -> None:
-    """Write the whole log as JSON lines; import reads it back.
-
-    Example: dispatcher export log.jsonl
-    """
+    """Write the whole log as JSON lines; import reads it back."""
     from dispatcher.cli.moving import export_log
 
     export_log(file, home)
@@ -225,9 +216,6 @@ def import_(
 
     An export goes into an empty home and keeps all numbers. A joblog of GNU parallel, and the session stores of
     opencode and claude, become tasks and attempts of their own (source: import); what is known already is left out.
-
-    Examples: dispatcher import log.jsonl, dispatcher import --from claude --since 30d,
-    dispatcher import --from joblog jobs.log, dispatcher import --rebuild
     """
     from dispatcher.cli.moving import import_log
 

@@ -45,8 +45,6 @@ def show(
 
     --stdout, --stderr and --prompt print a file of an attempt (default: the last one) with control characters made
     visible; tail prints the output as a readable story.
-
-    Examples: dispatcher show 12, dispatcher show 12 --attempt 2 --stderr
     """
     from dispatcher.cli.show import show_file, show_task
 
@@ -77,10 +75,7 @@ def tail(
 
 @app.command("work", rich_help_panel=LOOK)
 def work(task: TaskId, home: Home = None) -> None:
-    """Print the path of a task's copy.
-
-    Example: cd "$(dispatcher work 12)"
-    """
+    """Print the path of a task's copy."""
     from dispatcher.cli.show import print_copy
 
     print_copy(task, home)

@@ -19,10 +19,7 @@ def new(
     folder: Annotated[Path, typer.Option("--folder", help="Where to put it.")] = Path("briefs"),
     edit: Annotated[bool, typer.Option("--edit", "-e", help="Open it in your editor.")] = False,
 ) -> None:
-    """Write a new brief to fill in.
-
-    Example: dispatcher new "Fix the login redirect" --edit
-    """
+    """Write a new brief to fill in."""
     from dispatcher.cli.briefs import write_new
 
     write_new(title, folder, edit=edit)
@@ -47,8 +44,6 @@ def add(
 
     Prints the number of each task and its difficulty with the reason. The same brief for the same repository is queued
     once: while it waits it is updated, after it ran it is only named (see --again).
-
-    Examples: dispatcher add briefs/fix-login.md, dispatcher add briefs/, echo "Fix the typo" | dispatcher add -
     """
     from dispatcher.cli.adding import add_briefs
 

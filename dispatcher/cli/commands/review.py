@@ -45,8 +45,6 @@ def review(
 
     Without a decision: the change in numbers, the checks, the cost, the worker's last words, and what was said before.
     A checkout of yours that has BRANCH is moved along when it is clean, and is a reason to refuse when it is not.
-
-    Examples: dispatcher review 7 --with opus, dispatcher review 7 --accept --into main --how merge
     """
     from dispatcher.cli.review import review_task
 

@@ -43,10 +43,7 @@ def hold(
     reason: Annotated[str, typer.Option("--reason", help="Why, for the listing.")] = "held by a person",
     as_json: Json = False,
 ) -> None:
-    """Keep a candidate, credential or provider from use.
-
-    Example: dispatcher hold max-plan --for 3d --reason "keep the rest for Friday"
-    """
+    """Keep a candidate, credential or provider from use."""
     from dispatcher.cli.roster import add_hold
 
     add_hold(name, home, lasts=until, reason=reason, as_json=as_json)

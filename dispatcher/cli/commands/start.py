@@ -46,8 +46,6 @@ def init(
 
     Looks for opencode and claude, asks opencode for its model ids, and trusts the new home. A models.yaml that is
     there is never replaced.
-
-    Example: dispatcher init .
     """
     from dispatcher.cli.init import write_home
 
@@ -72,8 +70,7 @@ def completion(
 ) -> None:
     """Make TAB know commands, task numbers and models.
 
-    Prints a script. Load it where your shell starts: eval "$(dispatcher completion bash)" in ~/.bashrc, the same with
-    zsh in ~/.zshrc, dispatcher completion fish | source in config.fish.
+    Prints a script, to be loaded where your shell starts.
     """
     from dispatcher.cli.completion import print_script
 
