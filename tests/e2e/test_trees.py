@@ -12,6 +12,7 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         made.git("add", ".")
         made.git("commit", "-qm", "a script that leaves a family behind")
         yield made
-    assert marked(str(tmp_path)) == [], "a process was left behind"
+        left = marked(str(tmp_path))
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert left == [], "a process was left behind"
 
 
 def number() -> str:
@@ -72,7 +77,10 @@ def ready(world: World, task: int) -> Path:
     row = world.task
     until(lambda: row(task)["copy_path"] is not None, "the copy")
     folder = Path(row(task)["copy_path"]).parent / "tmp"
-    until((folder / "ready").exists, "the family", 120)
+    end = time.monotonic() + 120
+    while not (folder / "ready").exists():
+        assert time.monotonic() < end, (world.root / "run.out").read_text()
+        time.sleep(0.02)
     (folder / "ready").unlink()
     return folder
 
@@ -131,8 +139,8 @@ def test_a_stall_and_the_hard_cap(world: World) -> None:
     world.script(0, [finish, EDIT, {"shell": f"sh ./family.sh {stalls}"}, {"hang": True}])
     world.script(1, [finish, EDIT, {"shell": f"sh ./family.sh {capped} work"}])
     body = "Make value.txt hold 2."
-    first = world.add(world.brief("stall", body, candidates=["first"], limits={"stall": "20s", "finish_attempts": 4}))
-    second = world.add(world.brief("cap", f"{body}.", candidates=["second"], limits={"hard_cap": "35s"}))
+    first = world.add(world.brief("stall", body, candidates=["first"], limits={"stall": "25s", "finish_attempts": 4}))
+    second = world.add(world.brief("cap", f"{body}.", candidates=["second"], limits={"hard_cap": "40s"}))
     run = world.start("run", "-j", "2")
     ready(world, first)
     ready(world, second)
