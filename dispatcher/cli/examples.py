@@ -92,7 +92,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("dispatcher approve 3", ""),
         ("dispatcher approve 3 --remember repo", "the same call never asks again there"),
     ],
-    "deny": [('dispatcher deny 3 "use the staging server"', "")],
+    "deny": [('dispatcher deny 3 --reason "use the staging server"', "")],
     "cancel": [("dispatcher cancel 12 13", "")],
     "pause": [("dispatcher pause 12", "")],
     "resume": [("dispatcher resume 12", "")],

@@ -132,6 +132,13 @@ def test_every_command_that_the_readme_names_exists() -> None:
     assert named - set(BY_NAME) == set()
 
 
+_REST = """\
+candidates:
+  one: {harness: opencode, model: opencode/big-pickle, credential: api}
+routes: {trivial: [one], easy: [one], medium: [one], hard: [one]}
+"""
+
+
 def test_every_example_of_models_yaml_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dispatcher.config import load
 
@@ -139,7 +146,8 @@ def test_every_example_of_models_yaml_loads(tmp_path: Path, monkeypatch: pytest.
     examples = re.findall(r"^```yaml\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert examples
     for example in examples:
-        (tmp_path / "models.yaml").write_text(example, encoding="utf-8")
+        whole = example if "candidates:" in example else example + _REST
+        (tmp_path / "models.yaml").write_text(whole, encoding="utf-8")
         assert load(tmp_path).roster.candidates
 
 
