@@ -134,7 +134,8 @@ def test_denied_after_the_approval_was_used(tmp_path: Path) -> None:
 
 def test_a_held_call_gets_the_answer_that_comes_later(worker: Worker) -> None:
     with worker.send(mode="hold") as connection:
-        assert worker.gate.holds
+        held = worker.gate.holds
+        assert held
         assert worker.gate.tick() is None
         with (worker.approvals / "1.answers").open("a") as file:
             file.write(json.dumps(answer("approve")) + "\n")
