@@ -204,6 +204,15 @@ def test_64_a_truncated_stream_with_good_work_is_done_and_noted(world: World) ->
     assert "stream truncated" in attempt["notes"]
 
 
+def test_67_a_start_that_hangs_is_tried_again_and_blames_no_model(world: World) -> None:
+    world.limits = {"start": "6s"}
+    world.write_config()
+    task = world.do(world.brief("start", script({"times": 1, "steps": [{"hang": True}]}, {"steps": WORK})))
+    first, second = world.attempts(task)
+    assert (first["end_reason"], first["outcome"], first["counted"]) == ("start_silence", "stalled", 0)
+    assert (second["candidate"], second["outcome"]) == ("first", "completed"), world.story(task)
+
+
 def test_77_and_79_bytes_that_no_terminal_should_see(world: World) -> None:
     """Escape sequences, NUL, a cut emoji: the log keeps them as they came, and no listing passes them on."""
     raw = "\x1b]0;owned\x07\x1b[2J nul \x00 \u2028 \U0001f600"
