@@ -1,4 +1,4 @@
-"""A lost database made anew: the queue, holds, reviews and attempts from the journal, the rest from attempt folders.
+"""A lost database made anew: queue, holds, reviews, approvals and attempts from the journal, the rest from folders.
 
 The journal repeats every change after its commit, so its order is the order of what happened. Attempts that it does not
 know (a power cut took its last lines, or it is lost itself) are read from their folders: the harness judges their
@@ -24,7 +24,21 @@ from dispatcher.supervisor import spec
 from dispatcher.task import Billing, ExitRecord, ModelEvidence, Outcome, OutcomeClass, PromptKind, Status
 
 LONGEST_LINE = 4 * 1024 * 1024
-_TABLES = {"task": "task", "attempt": "attempt", "hold": "hold", "review": "review"}
+_ROWS = {  # kinds that bring a row -> its table
+    "task": "task",
+    "attempt": "attempt",
+    "hold": "hold",
+    "review": "review",
+    "approval": "approval",
+    "grant": "approval_grant",
+}
+_CHANGES = {  # kinds that change columns of a row -> its table
+    "edit": "task",
+    "change": "task",
+    "ended": "attempt",
+    "answer": "approval",
+    "consumed": "approval",
+}
 _NOTE = "UPDATE task SET notes = CASE notes WHEN '' THEN :note ELSE notes || char(10) || :note END WHERE id = :id"
 _UNJUDGED = "the database was rebuilt, and nobody has judged its last attempt"
 
@@ -80,7 +94,7 @@ def _replay(store: Store, path: str, notes: _Notes, tell: Callable[[int], None] 
     if not os.path.exists(path):
         notes.add("there is no journal; briefs, holds and reviews are lost")
         return 0
-    known = {table: _columns(store, table) for table in ("task", "attempt", "hold", "review", "check_result")}
+    known = {table: _columns(store, table) for table in {*_ROWS.values(), "check_result"}}
     count = 0
     for count, entry in enumerate(journal.entries(path), 1):
         if tell is not None:
@@ -99,14 +113,14 @@ def _columns(store: Store, table: str) -> frozenset[str]:
 def _apply(store: Store, entry: Mapping[str, Any], known: Mapping[str, frozenset[str]]) -> None:
     kind, at = entry["kind"], float(entry["at"])
     with store.write() as transaction:
-        if kind in _TABLES:
-            _put(store, _TABLES[kind], {**entry, "kind": entry.get("judge")}, known[_TABLES[kind]])
-        elif kind in ("edit", "change"):
-            values = {name: entry[name] for name in entry if name in known["task"] and name != "id"}
-            transaction.change("task", int(entry["id"]), {**values, "updated_at": at})
-        elif kind == "ended":
-            values = {name: entry[name] for name in entry if name in known["attempt"] and name != "id"}
-            transaction.change("attempt", int(entry["id"]), values)
+        if kind in _ROWS:
+            _put(store, _ROWS[kind], {**entry, "kind": entry.get("judge")}, known[_ROWS[kind]])
+        elif kind in _CHANGES:
+            table = _CHANGES[kind]
+            values = {name: entry[name] for name in entry if name in known[table] and name != "id"}
+            values |= {"updated_at": at} if table == "task" else {}
+            values |= {"status": "consumed"} if kind == "consumed" else {}  # an answer is good for one call
+            transaction.change(table, int(entry["id"]), values)
         elif kind == "checks":
             transaction.change("attempt", int(entry["id"]), {"checks": entry["checks"]})
             for row in entry["results"]:
@@ -115,6 +129,8 @@ def _apply(store: Store, entry: Mapping[str, Any], known: Mapping[str, frozenset
             transaction.execute(_NOTE, {"note": str(entry["note"]), "id": int(entry["id"])})
         elif kind == "lift":
             transaction.change("hold", int(entry["id"]), {"lifted_at": at, "lifted_by": str(entry["by"])})
+        elif kind == "revoke":
+            transaction.change("approval_grant", int(entry["id"]), {"revoked_at": at, "revoked_by": str(entry["by"])})
         if kind in ("task", "edit"):
             _dependencies(store, entry)
 

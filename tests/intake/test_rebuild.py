@@ -137,3 +137,43 @@ def test_people_s_words_are_in_the_journal(home: Path) -> None:
                 row.pop(key, None)
         assert found == rows, name
     again.store.close()
+
+
+def test_every_kind_of_the_journal_is_understood() -> None:
+    """What another room begins to write down must come back, too."""
+    import re
+
+    from dispatcher import store
+    from dispatcher.intake import rebuild
+
+    folder = Path(store.__file__).parent
+    kinds = {kind for file in folder.glob("*.py") for kind in re.findall(r"\.journal\(\s*\"(\w+)\"", file.read_text())}
+    text = Path(rebuild.__file__).read_text()
+    assert kinds >= {"task", "approval", "hold"}
+    assert {kind for kind in kinds if f'"{kind}"' not in text} == set()
+
+
+def test_an_approval_that_was_used_stays_used(home: Path) -> None:
+    """Rebuilt as "approved" it would let the call through a second time."""
+    from dispatcher.intake import rebuild
+    from dispatcher.store import approvals, history
+
+    story = Story(home)
+    task = story.task("Push it")
+    story.begin(task)
+    [attempt] = history.open_attempts(story.store)
+    asked = {"at": 1.0, "digest": "d", "tool": "bash", "input": {"command": "git push"}, "folder": "/r", "rule": "push"}
+    call = approvals.ask(story.store, attempt, asked, None)
+    assert call is not None
+    approvals.answer(story.store, call.id, 2.0, approve=True, by="me", where="here")
+    approvals.consume(story.store, call.id, 3.0)
+    before = [dict(row) for row in story.store.read("SELECT * FROM approval")]
+    story.store.close()
+    file = database(home)
+    for name in ("", "-wal", "-shm"):
+        Path(f"{file}{name}").unlink(missing_ok=True)
+    rebuild.rebuild(file, 10.0)
+    again = Story(home)
+    assert [dict(row) for row in again.store.read("SELECT * FROM approval")] == before
+    assert before[0]["status"] == "consumed"
+    again.store.close()
