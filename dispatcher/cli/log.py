@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 USUAL = (
     Column("task", "task", right=True),
     Column("attempt", "try", right=True),
-    Column("started_at", "started", clock),
-    Column("seconds", "took", duration, right=True),
+    Column("started_at", "started", clock, least=90),
+    Column("seconds", "took", duration, right=True, least=100),
     Column("candidate", "candidate"),
-    Column("prompt", "prompt"),
+    Column("prompt", "prompt", least=120),
     Column("outcome", "outcome"),
-    Column("verdict", "verdict"),
+    Column("verdict", "verdict", least=110),
     Column("status", "task is"),
-    Column("tokens", "tokens", tokens, right=True),
-    Column("list_price_usd", "price", money, right=True),
+    Column("tokens", "tokens", tokens, right=True, least=150),
+    Column("list_price_usd", "price", money, right=True, least=140),
     Column("title", "title", wide=True),
 )
 _SHOW: dict[str, Callable[[Any], str]] = {"ended_at": clock} | {

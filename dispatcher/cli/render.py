@@ -46,7 +46,8 @@ _LONGEST = 300  # characters of one cell: a title of a megabyte must not push al
 class Column:
     """One column: the key in the row and in JSON, its title, how a value is shown (None: as `none`), its layout.
 
-    A terminal narrower than `least` does without the column; pipes always get it. A `wide` one takes the room left.
+    A terminal narrower than `least` does without the column, and one without room for all does so with the highest
+    `least` first; pipes always get it. A `wide` one takes the room left.
     """
 
     __slots__ = ("key", "least", "none", "right", "show", "title", "wide")
@@ -169,6 +170,7 @@ def csv_out(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> Non
 
 
 _LEAST_WIDE = 12
+_GAP = 3  # between two columns
 
 
 def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str) -> None:
@@ -178,20 +180,80 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], ti
     from rich.text import Text
 
     console = Console(highlight=False)  # it obeys NO_COLOR by itself
+    fitting = _fitting(rows, columns, console.width)
+    if fitting is None:
+        return _sideways(console, rows, columns, title)
     shown = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False)
-    columns = [column for column in columns if column.least <= console.width]
-    for column in columns:
+    for column, width in fitting:
         shown.add_column(
             column.title,
             justify="right" if column.right else "left",
             overflow="fold",
-            no_wrap=not column.wide,
             ratio=1 if column.wide else None,
-            min_width=_LEAST_WIDE if column.wide else None,
+            min_width=width,
+            max_width=None if column.wide else width,
         )
     for row in rows:
-        shown.add_row(*(Text(column.text(row), style=_style(column.key, row)) for column in columns))
-    console.print(shown)
+        shown.add_row(*(Text(column.text(row), style=_style(column.key, row)) for column, _ in fitting))
+    return console.print(shown)
+
+
+def _fitting(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], room: int
+) -> list[tuple[Column, int]] | None:
+    """The columns that are shown, with the least width each needs so that no value is cut; None: there is no room.
+
+    Titles of several words are broken first; then the columns that can be missed go, those of the widest screens first.
+    """
+    left = [column for column in columns if column.least <= room]
+    texts = {column.key: max((_cells(column.text(row)) for row in rows), default=0) for column in left}
+    while True:
+        for title_width in (len, _longest_word):
+            widths = [_width(column, texts[column.key], title_width) for column in left]
+            if sum(widths) + _GAP * (len(left) - 1) <= room:
+                return list(zip(left, widths, strict=True))
+        if not (optional := [column for column in left if column.least]):
+            return None
+        left.remove(max(optional, key=lambda column: column.least))
+
+
+def _width(column: Column, longest: int, title_width: Callable[[str], int]) -> int:
+    return max(title_width(column.title), min(longest, _LEAST_WIDE) if column.wide else longest)
+
+
+def _longest_word(title: str) -> int:
+    return max(map(len, title.split()), default=0)
+
+
+def _cells(text: str) -> int:
+    """How many places it takes on a terminal: an ideograph takes two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _sideways(console: Any, rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str) -> None:
+    """A table with too many columns for this terminal: its columns become lines, rows stand beside each other."""
+    from rich.text import Text
+
+    names = max(len(column.title) for column in columns)
+    room = max(_LEAST_WIDE, console.width - names - _GAP)
+    widest = min(room, max(_cells(column.text(row)) for row in rows for column in columns))
+    together = max(1, (room + _GAP) // (widest + _GAP))
+    if title:
+        console.print(Text(title, style="italic"))
+    for start in range(0, len(rows), together):
+        if start:
+            console.print()
+        for column in columns:
+            line = Text(column.title.ljust(names), style="bold")
+            for row in rows[start : start + together]:
+                cell = Text(column.text(row), style=_style(column.key, row) or "not bold")
+                cell.truncate(widest, overflow="ellipsis")
+                cell.pad_left(widest - cell.cell_len) if column.right else cell.pad_right(widest - cell.cell_len)
+                line.append(" " * _GAP).append_text(cell)
+            line.rstrip()
+            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
 
 
 _STYLES = {

@@ -132,6 +132,13 @@ def test_every_command_that_the_readme_names_exists() -> None:
     assert named - set(BY_NAME) == set()
 
 
+def test_every_picture_and_file_that_the_readme_shows_exists() -> None:
+    """`python -m tests.screenshots` makes the pictures anew."""
+    named = re.findall(r"\]\(((?!https?:|#)[^)]+)\)", README.read_text(encoding="utf-8"))
+    assert any(name.endswith(".svg") for name in named)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 _REST = """\
 candidates:
   one: {harness: opencode, model: opencode/big-pickle, credential: api}

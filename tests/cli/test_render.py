@@ -104,6 +104,26 @@ def test_a_terminal_gets_a_table_and_no_color_is_obeyed(no_color: bool) -> None:
     assert ("\x1b[1;31m" in text) is not no_color
 
 
+FACTS = [("candidate", 0), ("not delivered", 0), ("saved by finish", 0), ("price", 140), ("verdict", 110), ("title", 0)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_no_value_is_cut_on_any_terminal(width: int) -> None:
+    """Titles break, optional columns go, and at last the table is turned: but a value that is there is whole."""
+    code = (
+        "from dispatcher.cli.render import Column, table\n"
+        f"columns = [Column(name, name, least=least, wide=name == 'title') for name, least in {FACTS}]\n"
+        f"table([{{name: 'x' * (3 + 2 * n) for n, (name, _) in enumerate({FACTS})}} for _ in range(3)], columns)"
+    )
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(width), "NO_COLOR": "1"}
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal([sys.executable, "-c", code], environment)).splitlines()
+    assert max(map(len, lines)) <= width
+    text = " ".join(lines).split()
+    for place, (name, least) in enumerate(FACTS):
+        shown = text.count("x" * (3 + 2 * place))
+        assert shown == 3 or (least and shown == 0) or (name == "title" and "x" in text[-1]), (name, lines)
+
+
 def on_terminal(command: list[str], environment: dict[str, str]) -> str:
     """Run a command with a pseudo terminal as stdout; what it printed."""
     import pty
