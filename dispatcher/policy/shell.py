@@ -48,6 +48,7 @@ class _Word:
     text: str = ""
     quoted: bool = False  # some part was quoted: it is no operator and no keyword
     wild: bool = False  # an unquoted glob
+    arguments: bool = False  # `$@` or `$*` is in it
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,22 @@ class _State:
     found: list[Command] = field(default_factory=list)
     moved: bool = False
     depth: int = 0
+    functions: set[str] = field(default_factory=set)
+    forwards: bool = False  # one of them runs its own arguments
 
 
 def read(text: str) -> list[Command]:
     """Every simple command in it, also those of substitutions and nested shells. Raises NotUnderstood."""
     state = _State()
+    if _FORWARDS.search(text):  # substitutions are read before the functions that they call
+        state.functions = {name for match in _DEFINES.finditer(text) for name in match.groups() if name}
+        state.forwards = bool(state.functions)
     _script(text, state)
     return state.found
+
+
+_DEFINES = re.compile(r"([\w.-]+)\s*\(\s*\)|\bfunction\s+([\w.-]+)")
+_FORWARDS = re.compile(r"(?:^|[;&|{(!\n]|\b(?:then|do|else|elif|if|while|until|exec|command|time|env))\s*\"?\$\{?[@*]")
 
 
 def nested(text: str, state: _State, why: str) -> None:
@@ -339,6 +349,7 @@ class _Lexer:
         if name[0].isdigit():
             name = name[0]
         self.at += 1 + len(name)
+        word.arguments = word.arguments or name in ("@", "*")
         self._value(word, self.state.variables.get(name), quoted)
 
     def _value(self, word: _Word, known: str | None, quoted: bool) -> None:
@@ -601,12 +612,14 @@ class _Parser:
             self._after_group(begin)
             return True
         if text == "function":
-            self.at += 2
+            self.at += 1
+            self.state.functions.add(self._target())
             return True
         if text in ("[[", "(("):
             self._test()
             return True
         if self._defines_function():
+            self.state.functions.add(text)
             self.at += 3
             return True
         return False
@@ -718,6 +731,11 @@ class _Parser:
             if writes:
                 self.state.found.append(replace(shared, words=("(redirection)",)))
             return
+        named = next(token for token in words if token.text == plain[0])
+        if plain[0] in (QUOTED, UNKNOWN) and named.word is not None and named.word.arguments and self.state.functions:
+            self.state.forwards = True  # what it runs is named where the function is called
+            self.state.found.append(replace(shared, words=("(arguments)",)))
+            return
         self._known_words(words, plain)
         _unwrap(plain, self.state, shared)
 
@@ -779,7 +797,9 @@ def _unwrap(words: list[str], state: _State, shared: Command) -> None:
         state.found.append(replace(shared, words=(name, *words[1:]), unclear=said))
         return
     rest = words[1:]
-    if name in _SHELLS:
+    if rest and state.forwards and name in state.functions:
+        _unwrap(rest, state, shared)
+    elif name in _SHELLS:
         _shell(name, rest, state, shared)
     elif name in ("eval",):
         nested(" ".join(rest), state, "eval")

@@ -58,6 +58,9 @@ while true; do git push; done
 case x in x) git push;; esac
 f() { git push; }; f
 function f { git push; }; f
+run() { "$@"; }; run git push
+quiet() { if "$@" >/dev/null; then echo yes; fi; }; x=$(quiet git push)
+sh -c '"$@"' x git push
 eval git push
 eval "$(echo git push)"
 X=push; git $X
@@ -331,6 +334,8 @@ echo "a" | tee b.txt
 awk '{print $1}' x
 perl -pe 's/a/b/' x
 node -e 'console.log(1)'
+seen() { if "$@" >/dev/null 2>&1; then echo yes; fi; }; echo "$(seen test -e x)"
+log() { echo "$@"; }; log git push
 command -v git
 mkdir -p a/{b,c} && touch a/b/x
 chmod +x check.sh
