@@ -24,6 +24,8 @@ def stops_the_run(error: BaseException) -> StoreError | None:
     """The error that ends a run rather than a task: nothing can be written down any more."""
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(stops_the_run, error.exceptions)), None)
     full = isinstance(error, OSError) and error.errno in _FULL
     full = full or (isinstance(error, GitError) and any(words in error.stderr for words in _FULL_WORDS))
     if not full and error.__cause__ is not None:

@@ -10,7 +10,7 @@ import anyio
 
 from dispatcher import approving, money, programs, quota, routing
 from dispatcher.checks import Stopped
-from dispatcher.errors import DispatcherError
+from dispatcher.errors import DispatcherError, InternalError
 from dispatcher.runner import attempt as attempts
 from dispatcher.runner import offline, trouble
 from dispatcher.runner.place import prepare
@@ -53,10 +53,17 @@ async def attend(ctx: Context, task: Task, attempt: Attempt, process: subprocess
     """Wait for the supervisor; tell of the calls that it holds meanwhile."""
     folder = Path(attempt.folder)
     async with anyio.create_task_group() as group:
-        if spec.read(folder).gate:
+        if gated(folder):
             group.start_soon(listen, ctx, task, attempt)
         await client.wait(folder, process)
         group.cancel_scope.cancel()
+
+
+def gated(folder: Path) -> bool:
+    try:
+        return spec.read(folder).gate
+    except InternalError:
+        return False  # a crash before attempt.json was whole: no worker was started
 
 
 async def listen(ctx: Context, task: Task, attempt: Attempt) -> None:
