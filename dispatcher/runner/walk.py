@@ -61,7 +61,7 @@ async def attend(ctx: Context, task: Task, attempt: Attempt, process: subprocess
 
 def gated(folder: Path) -> bool:
     try:
-        return spec.read(folder).gate
+        return bool(spec.read(folder).gate)
     except InternalError:
         return False  # a crash before attempt.json was whole: no worker was started
 
