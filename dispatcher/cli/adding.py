@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dispatcher import brief as briefs
 from dispatcher import difficulty
 from dispatcher.cli import home, places
+from dispatcher.cli.progress import counted
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound
 from dispatcher.store import queue
@@ -37,13 +38,16 @@ def add_briefs(
 ) -> None:
     config = home.configured(explicit)
     given = places.checked(repo, "--repo") if repo is not None else None
-    tasks, circle = in_order([read(source, config, given) for source in sources(names)])
+    found = list(sources(names))
+    tasks, circle = in_order([read(source, config, given) for source in counted(found, "briefs read", len(found))])
     if circle:
         raise BadInput(_turning(circle), hint="correct `after` in one of them")
     with home.opened(config.home) as store, store.write():
         named = batch or (batch_name(names) if len(tasks) > 1 else None)
         known: dict[str, int] = {}
-        added = [_queue(store, brief, named, known, again=again) for brief in tasks]
+        added = [
+            _queue(store, brief, named, known, again=again) for brief in counted(tasks, "briefs queued", len(tasks))
+        ]
     if as_json:
         return json_out(added)
     for row in added:
@@ -116,6 +120,8 @@ class Ready:
 
 def in_order(tasks: Sequence[Ready]) -> tuple[list[Ready], list[Ready]]:
     """The same briefs, each behind those that it comes after, as they were; and those that turn in a circle."""
+    if not any(one.after or one.after_accepted for one in tasks):
+        return list(tasks), []
     left, done = list(tasks), list[Ready]()
     while left:
         free = next((one for one in left if not any(_needs(one, other) for other in left if other is not one)), None)

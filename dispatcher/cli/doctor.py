@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dispatcher import __version__, harness, host, programs
 from dispatcher.cli import home
+from dispatcher.cli.progress import counted
 from dispatcher.cli.render import Column, clean, json_out, note, out, table
 from dispatcher.cli.wording import size
 from dispatcher.errors import DispatcherError
@@ -53,7 +54,8 @@ def examine(explicit: Path | None, repo: Path | None, *, login: bool, as_json: b
         from dispatcher.cli.login import try_logins
 
         looks.append(("login", lambda: try_logins(config)))
-    findings = [finding for area, look in looks for finding in _safely(area, look)]
+    looked = counted(looks, "things looked at", len(looks))
+    findings = [finding for area, look in looked for finding in _safely(area, look)]
     _print(findings, as_json=as_json)
     return 1 if any(finding.state == BAD for finding in findings) else 0
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from dispatcher import intake
 from dispatcher.cli import home, when
+from dispatcher.cli.progress import counted, counting
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
 from dispatcher.store import transfer
@@ -20,7 +21,6 @@ KINDS = ("export", "joblog", "opencode", "claude")
 def export_log(file: Path | None, explicit: Path | None) -> None:
     """To a file that appears when it is whole, or to stdout."""
     with home.existing(explicit) as store:
-        tell = _teller("rows")
         lines = transfer.export_lines(store)
         if file is None:
             for line in lines:
@@ -29,10 +29,9 @@ def export_log(file: Path | None, explicit: Path | None) -> None:
         unfinished, count = file.with_name(file.name + ".part"), -1
         try:
             with unfinished.open("w", encoding="ascii") as opened:
-                for line in lines:
+                for line in counted(lines, "rows"):
                     opened.write(line + "\n")
                     count += 1
-                    tell(count)
             os.replace(unfinished, file)
         except OSError as error:
             unfinished.unlink(missing_ok=True)
@@ -68,8 +67,8 @@ def _needed(file: Path | None, source: str) -> Path:
 
 
 def _import_export(file: Path, folder: Path) -> None:
-    with home.opened(folder) as store:
-        count = transfer.import_lines(store, _lines(file), file=str(file), tell=_teller("rows"))
+    with home.opened(folder) as store, counting("rows") as tell:
+        count = transfer.import_lines(store, _lines(file), file=str(file), tell=tell)
     note(f"{count:,} rows read into {clean(str(folder))}")
 
 
@@ -93,9 +92,8 @@ def _import_runs(file: Path | None, folder: Path, source: str, since: str | None
     roster = home.configured(folder).roster if (folder / "models.yaml").exists() else None
     with home.opened(folder) as store:
         wanted = (run for run in runs if start is None or run.started_at >= start)
-        counts = intake.store_runs(
-            store, wanted, roster=roster, credential=credential, now=time.time(), tell=_teller("runs")
-        )
+        with counting("runs") as tell:
+            counts = intake.store_runs(store, wanted, roster=roster, credential=credential, now=time.time(), tell=tell)
     known = f"; {counts.known:,} were in the log already" if counts.known else ""
     note(f"{counts.added:,} runs of {source} added as tasks{known}")
 
@@ -104,20 +102,8 @@ def _rebuild(folder: Path) -> None:
     from dispatcher.config import database
     from dispatcher.intake import rebuild
 
-    done = rebuild.rebuild(database(folder), time.time(), tell=_teller("entries"))
+    with counting("entries") as tell:
+        done = rebuild.rebuild(database(folder), time.time(), tell=tell)
     note(f"{done.tasks:,} tasks and {done.attempts:,} attempts are back in {clean(str(done.database))}")
     for line in done.notes:
         note(clean(line))
-
-
-def _teller(what: str) -> Callable[[int], None]:
-    """Says how far it is: the first time after a second, then each second; a person who waits wants to see it move."""
-    last = time.monotonic()
-
-    def tell(count: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= 1:
-            last = time.monotonic()
-            note(f"{count:,} {what} ...")
-
-    return tell

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from dispatcher.cli import home
+from dispatcher.cli import home, links
 from dispatcher.cli.render import clean, clean_block, json_out, out
 from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.errors import NotFound
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 1024 * 1024  # bytes of one line
+_PATHS = frozenset({"brief", "copy", "repository", "files"})
 _GOES_ON = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED})
 
 
@@ -110,7 +111,7 @@ def _print(store: Store, task: Task, attempts: list[Attempt]) -> None:
     out(f"task {task.id}: {clean(task.title)}")
     for name, value in _facts(task):
         if value:
-            out(f"  {name:<11} {clean(value)}")
+            out(f"  {name:<11} {links.file(value) if name in _PATHS else clean(value)}")
     for attempt in attempts:
         _print_attempt(store, attempt)
     _print_judgements(store, task)
@@ -156,7 +157,7 @@ def _print_attempt(store: Store, attempt: Attempt) -> None:
     out(f"\nattempt {attempt.number}: {attempt.prompt} prompt to {clean(attempt.candidate)} ({took})")
     for name, value in _attempt_facts(attempt):
         if value:
-            out(f"  {name:<11} {clean(value)}")
+            out(f"  {name:<11} {links.file(value) if name in _PATHS else clean(value)}")
     for check in history.checks_of(store, attempt.id):
         out(f"  {'check':<11} {_check(check)}")
     for line in attempt.notes:
