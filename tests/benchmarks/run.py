@@ -4,8 +4,8 @@
     python3.11 tests/benchmarks/run.py --quick           fewer rounds and smaller sizes (some minutes)
     python3.11 tests/benchmarks/run.py startup claims    only these; the others keep what stands in RESULTS.md
 
-Where dispatcher is not installed for this Python, a virtual environment of its own is made first (`.venv-benchmarks`
-in the temporary folder). GNU parallel, task-spooler and nq are measured where they are installed; the fail-over of the
+Where dispatcher is not installed for this Python, a virtual environment of its own is made first, in the temporary
+folder. GNU parallel, task-spooler and nq are measured where they are installed; the fail-over of the
 real CLIs where DISPATCHER_TEST_CLIS names them (see CONTRIBUTING). These are measurements, not tests: nothing fails.
 """
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def installed() -> str:
         == 0
     ):
         return sys.executable
-    folder = Path(tempfile.gettempdir()) / ".venv-benchmarks"
+    own = f"dispatcher-benchmarks-{os.getuid()}-{zlib.crc32(str(ROOT).encode()):08x}"
+    folder = Path(tempfile.gettempdir()) / own
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
