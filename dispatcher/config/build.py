@@ -21,6 +21,7 @@ from dispatcher.config.model import (
     SandboxConfig,
 )
 from dispatcher.config.read import Reader
+from dispatcher.errors import BadInput
 from dispatcher.routing import Roster
 from dispatcher.task import (
     Billing,
@@ -461,6 +462,7 @@ def _approvals(section: Reader | None) -> ApprovalsConfig:
         fields = item.plain()
         if not isinstance(fields, dict):
             item.fail("must be a mapping, such as {tool: bash, command: git push, do: ask}")
+        _refuse_bad_rule(item, fields)
         rules.append(PolicyText(fields, item.node.line))
     return ApprovalsConfig(
         rules=tuple(rules),
@@ -468,6 +470,16 @@ def _approvals(section: Reader | None) -> ApprovalsConfig:
         expire=keys["expire"].duration() if _given(keys, "expire") else None,
         approvers=_approvers(keys["approvers"]) if _given(keys, "approvers") else {},
     )
+
+
+def _refuse_bad_rule(item: Reader, fields: Mapping[str, object]) -> None:
+    """Now, not when the first task is about to start."""
+    from dispatcher import policy  # it takes shell text apart: more than a file without rules needs
+
+    try:
+        policy.read(fields, "")
+    except BadInput as error:
+        item.fail(error.message.removeprefix(": "), error.hint)
 
 
 def _approvers(reader: Reader) -> dict[str, tuple[str, ...]]:
