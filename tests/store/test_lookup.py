@@ -131,7 +131,7 @@ def test_an_unknown_column_names_its_neighbour(log: Store) -> None:
         lookup.Query({"harness": ["claude"], "difficulty": ["hard"]}),
         lookup.Query(where="seconds > 5"),
     ],
-    ids=str,
+    ids=["newest", "outcome", "candidate", "verdict", "harness and difficulty", "where"],
 )
 def test_the_usual_questions_never_sort_the_log(
     log: Store, query: lookup.Query, monkeypatch: pytest.MonkeyPatch
