@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import textwrap
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, json_out, out
 from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.store import history, holds, queue
+from dispatcher.supervisor import spec
 from dispatcher.task import Action, Billing, ModelEvidence, OutcomeClass, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from dispatcher.store import Store
     from dispatcher.task import Attempt, CheckResult, Hold, Task
@@ -138,14 +139,25 @@ def _seen(attempt: Attempt) -> str:
 
 
 def _ended(attempt: Attempt) -> str:
-    if attempt.end_reason is None:
-        return "It left no exit record: its supervisor was killed, or the power went."
-    if attempt.end_reason == "exited":
-        code = f"signal {attempt.signal}" if attempt.signal else f"exit code {attempt.exit_code}"
-        return f"It ended by itself with {code}."
-    who = _SAW.get(attempt.detection or "", "")
-    by = f" (seen live in {who})" if who and attempt.end_reason == "quota" else ""
-    return f"Its supervisor ended it: {attempt.end_reason}{by}."
+    reason, signal, code, detection = attempt.end_reason, attempt.signal, attempt.exit_code, attempt.detection
+    if reason is None:  # it could not be judged; what its supervisor wrote lies in its folder all the same
+        record = spec.read_exit(Path(attempt.folder))
+        if record is None:
+            return _unrecorded(attempt)
+        reason, signal, code, detection = str(record.reason), record.signal, record.exit_code, record.detection
+    if reason == "exited":
+        return f"It ended by itself with {f'signal {signal}' if signal else f'exit code {code}'}."
+    who = _SAW.get(detection or "", "")
+    by = f" (seen live in {who})" if who and reason == "quota" else ""
+    return f"Its supervisor ended it: {reason}{by}."
+
+
+def _unrecorded(attempt: Attempt) -> str:
+    if not Path(attempt.folder).is_dir():
+        return "How it ended is not known: its folder is gone."
+    if (Path(attempt.folder) / "exit.json").exists():
+        return "Its exit record cannot be read."
+    return "It left no exit record: its supervisor was killed, or the power went."
 
 
 def _git(attempt: Attempt) -> str:

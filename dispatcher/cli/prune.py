@@ -19,6 +19,7 @@ from dispatcher.cli.render import Column, clean, note, out, table
 from dispatcher.cli.wording import size
 from dispatcher.errors import BadInput, DispatcherError
 from dispatcher.repository import copies, delivery
+from dispatcher.repository.marker import identity_of
 from dispatcher.store import history, locks, queue
 from dispatcher.task import TERMINAL, Task
 
@@ -115,13 +116,16 @@ def _refs(store: Store, done: list[Task], before: float) -> Iterator[Item]:
             continue
         for ref in delivery.kept(Path(target)):
             task = numbers.get(ref.ref.split("/")[2])
-            if task is not None and task.repository == target and ref.at < before and _ours(store, task, ref.sha):
+            if task is not None and task.repository == target and ref.at < before and _ours(store, task, ref):
                 yield Item("ref", task.id, f"{target} {ref.ref}", 0, _ref_remover(Path(target), ref))
 
 
-def _ours(store: Store, task: Task, sha: str) -> bool:
-    """Whether this home's own rows name the commit: task numbers of another home are the same numbers."""
+def _ours(store: Store, task: Task, ref: delivery.Kept) -> bool:
+    """Whether this home's own rows name the ref and its commit: task numbers of another home are the same numbers."""
+    sha, base = ref.sha, copies.base_ref(str(task.id), identity_of(task))
     for attempt in history.attempts(store, task.id):
+        if ref.ref not in (attempt.snapshot_ref, base):
+            continue
         if sha in (attempt.result_commit, attempt.base_commit) or (attempt.evidence and sha in attempt.evidence):
             return True
     return False

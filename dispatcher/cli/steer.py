@@ -54,9 +54,16 @@ def retry_tasks(ids: Sequence[int], explicit: Path | None) -> None:
         if task.status in (Status.QUEUED, Status.RUNNING, Status.PAUSED):
             raise BadInput(f"task {task.id} is {task.status}", hint=_hint_for(task))
         _move(store, task, Status.QUEUED, f"tried again by {by}", by, counters=Counters(), next=_next_of(task))
-        return "queued again, counters at zero" + (f", goes on in {task.copy_path}" if task.copy_path else "")
+        return "queued again, counters at zero" + _where(task)
 
     _each(ids, explicit, retry)
+
+
+def _where(task: Task) -> str:
+    if task.copy_path is None:
+        return ""
+    there = Path(task.copy_path).is_dir()
+    return f", goes on in {task.copy_path}" if there else f", in a new copy ({task.copy_path} is gone)"
 
 
 def _each(ids: Sequence[int], explicit: Path | None, act: Callable[[Store, Task, str], str]) -> None:

@@ -18,14 +18,14 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dispatcher.errors import GitError, Refused, RepositoryError
 from dispatcher.repository import lfs
 from dispatcher.repository import marker as mark
 from dispatcher.repository.git import INFO, Layout, View, call, layout, quoted_config, quoted_path, view
-from dispatcher.repository.keeping import unkept, word
+from dispatcher.repository.keeping import new_ref, unkept, word
 from dispatcher.repository.marker import Marker
 from dispatcher.task import CopyMode
 
@@ -111,14 +111,16 @@ def prepare(
     base: str | None = None,
     mode: CopyMode = CopyMode.CLONE,
     marker: str,
+    identity: str = "",
     pin: bool = True,
 ) -> CopyInfo:
     """The task's working folder: made, or found as this task left it. RepositoryError names whatever is in the way.
 
-    `pin` keeps the base alive on a ref of the target; a checkout that is thrown away after its checks needs none.
+    `marker` is the task's word in names; `identity` tells it from others of the same word. `pin` keeps the base alive
+    on a ref of the target; a checkout that is thrown away after its checks needs none.
     """
     of = resolve(target).layout
-    found = _existing(of, copy, mode, marker)
+    found = _existing(of, copy, mode, marker, identity)
     if found is not None:
         return found
     if mode is not CopyMode.CLONE:
@@ -126,16 +128,28 @@ def prepare(
     with view(of) as seen:
         sha, branch = _base(seen, base)
     if sha is not None and pin:
-        of.run("update-ref", f"refs/dispatcher/{word(marker)}/base", sha)
+        new_ref(of, base_ref(marker, identity), sha, "dispatcher: base")
     if mode is CopyMode.IN_PLACE:
-        mark.write(of, Marker(marker, mode, sha, branch))
+        mark.write(of, Marker(marker, mode, sha, branch, identity=identity))
         return CopyInfo(of.root, sha, branch, branch is None, mode)
     _refuse_inside(of, copy)
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RepositoryError(f"{copy} cannot be made: {error}") from error
-    return (_worktree if mode is CopyMode.WORKTREE else _clone)(of, copy, sha, branch, marker)
+    whose = Marker(marker, mode, sha, branch, identity=identity)
+    return (_worktree if mode is CopyMode.WORKTREE else _clone)(of, copy, whose)
+
+
+def base_ref(marker: str, identity: str = "") -> str:
+    """The ref that keeps the base of this very task alive."""
+    return f"refs/dispatcher/{word(marker)}/base{f'-{word(identity)}' if identity else ''}"
+
+
+def is_anothers(copy: Path, *, marker: str, identity: str) -> bool:
+    """Whether a task copy lies there that another task made; anything else that lies there is not told apart here."""
+    there = mark.read(copy)
+    return there is not None and (there.marker, there.identity) != (marker, identity)
 
 
 def commit_of(target: Path, base: str | None) -> str | None:
@@ -168,15 +182,16 @@ def _refuse_dubious(of: Layout) -> None:
         raise RepositoryError(f"{of.root} belongs to another account (dubious ownership)", hint=hint)
 
 
-def _existing(of: Layout, copy: Path, mode: CopyMode, marker: str) -> CopyInfo | None:
+def _existing(of: Layout, copy: Path, mode: CopyMode, marker: str, identity: str) -> CopyInfo | None:
     place = of.root if mode is CopyMode.IN_PLACE else copy
     if mode is not CopyMode.IN_PLACE and (not copy.exists() or (copy.is_dir() and not any(copy.iterdir()))):
         return None
     there = mark.read(place)
     if there is None and mode is CopyMode.IN_PLACE:
         return None
-    if there is None or there.marker != marker or there.mode is not mode:
-        whose = "is not a task copy" if there is None else f"belongs to {there.marker}"
+    if there is None or (there.marker, there.identity) != (marker, identity) or there.mode is not mode:
+        other = there is not None and there.marker == marker and there.identity != identity
+        whose = "is not a task copy" if there is None else f"belongs to {'another ' if other else ''}{there.marker}"
         raise RepositoryError(f"{place} is in the way: it {whose}", hint="move it away, or end the task that uses it")
     return CopyInfo(place, there.base, there.branch, there.branch is None, mode, True, there.notes)
 
@@ -184,13 +199,14 @@ def _existing(of: Layout, copy: Path, mode: CopyMode, marker: str) -> CopyInfo |
 # --- a shared clone -----------------------------------------------------------------------------------------------
 
 
-def _clone(of: Layout, copy: Path, sha: str | None, branch: str | None, marker: str) -> CopyInfo:
+def _clone(of: Layout, copy: Path, whose: Marker) -> CopyInfo:
+    sha, branch = whose.base, whose.branch
     unfinished = copy.with_name(f".{copy.name}.unfinished")  # of a dispatcher that was killed: no worker was ever in it
     if unfinished.exists():
         delete_tree(unfinished)
     try:
         notes = build(of, Layout(unfinished, unfinished / ".git", unfinished / ".git"), sha, branch)
-        mark.write(layout(unfinished), Marker(marker, CopyMode.CLONE, sha, branch, notes))
+        mark.write(layout(unfinished), replace(whose, notes=notes))
         if copy.exists():
             copy.rmdir()  # empty, or it would have been refused
         unfinished.rename(copy)
@@ -303,12 +319,12 @@ def _submodules(of: Layout, new: Layout, seen: View) -> list[str]:
 # --- a worktree ---------------------------------------------------------------------------------------------------
 
 
-def _worktree(of: Layout, copy: Path, sha: str | None, branch: str | None, marker: str) -> CopyInfo:
+def _worktree(of: Layout, copy: Path, whose: Marker) -> CopyInfo:
     """A linked worktree on a branch of its own. What a killed dispatcher left is taken over or named, never doubled."""
-    del branch
+    sha = whose.base
     if sha is None:
         raise RepositoryError(f"{of.root} has no commit yet: git cannot add a worktree", hint="use `copy: clone`")
-    name = f"{WORK_BRANCH}/{word(marker)}"
+    name = f"{WORK_BRANCH}/{word(whose.marker)}"
     of.run("worktree", "prune")  # a registration whose folder is gone
     held = _holder(of, f"refs/heads/{name}")
     if held is not None:
@@ -320,7 +336,7 @@ def _worktree(of: Layout, copy: Path, sha: str | None, branch: str | None, marke
     of.run("worktree", "add", "--no-checkout", *([] if there else ["-b", name]), str(copy), name if there else sha)
     new = layout(copy)
     notes = _check_out(of, new, sha, of.config())
-    mark.write(new, Marker(marker, CopyMode.WORKTREE, sha, name, notes))
+    mark.write(new, replace(whose, branch=name, notes=notes))
     return CopyInfo(copy, sha, name, False, CopyMode.WORKTREE, False, notes)
 
 

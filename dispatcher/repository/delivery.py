@@ -18,7 +18,7 @@ from dispatcher.errors import GitError, Refused, RepositoryError
 from dispatcher.repository import evidence, lfs, locks, messages
 from dispatcher.repository.copies import checkouts, resolve
 from dispatcher.repository.git import Layout, View, layout, view
-from dispatcher.repository.keeping import identity, keep, state_tree, transfer
+from dispatcher.repository.keeping import NAMES, identity, keep, state_tree, transfer, word
 from dispatcher.task import Commit
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "release_ref",
 ]
 
-DELIVERED = "refs/dispatcher/delivered"  # what each branch was when we left it
+DELIVERED = "refs/dispatcher/delivered"  # <owner>/<branch>: what each branch was when that task left it
 BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
@@ -84,6 +84,7 @@ def deliver(
     target: Path,
     *,
     branch: str,
+    owner: str,
     base: str | None,
     trailers: Mapping[str, str],
     commits: Sequence[Commit] | None = None,
@@ -93,8 +94,9 @@ def deliver(
     """The commits base..HEAD of the copy as a branch of the target.
 
     `commits` limits the trailers to these; `by_commit` gives single ones their own. `uncommitted` is the message of a
-    commit made of what is not committed (for tasks that are asked for changes only). A branch that somebody else has
-    moved or checked out is left alone and a numbered name is used. GitError when there is nothing to deliver.
+    commit made of what is not committed (for tasks that are asked for changes only). `owner` is the word of this very
+    task: a branch that it did not leave there itself, or that is checked out, is left alone and a numbered name is
+    used. GitError when there is nothing to deliver.
     """
     here, there = layout(copy), resolve(target).layout
     with view(here, writes_to=there) as seen:
@@ -107,9 +109,9 @@ def deliver(
         new, notes = _with_trailers(seen, base, head, trailers, chosen, by_commit or {})
         transfer(seen, there, [new])
         lfs.share_all(here, there)
-    name = _point(there, branch, new)
+    name = _point(there, branch, new, word(owner))
     if name != branch:
-        notes.append(f"{branch} was moved or is checked out: delivered as {name}")
+        notes.append(f"{branch} is not this task's own, was moved or is checked out: delivered as {name}")
     return Delivered(name, new, "; ".join(notes))
 
 
@@ -142,18 +144,22 @@ def _with_trailers(
     return new.get(head, head), []
 
 
-def _point(there: Layout, branch: str, sha: str) -> str:
-    """Move the branch, or the next numbered one when a person has it. Returns the name that was used."""
+def _point(there: Layout, branch: str, sha: str, owner: str) -> str:
+    """Move the owner's own branch, or make the next numbered one. Returns the name that was used."""
     with view(there) as seen:
-        refs = seen.refs("refs/heads", DELIVERED)
-        for number in range(1, 100):
+        refs = seen.refs("refs/heads", f"{DELIVERED}/{owner}")
+        for number in range(1, NAMES):
             name = branch if number == 1 else f"{branch}-{number}"
-            ref, ours = f"refs/heads/{name}", f"{DELIVERED}/{name}"
+            ref, ours = f"refs/heads/{name}", f"{DELIVERED}/{owner}/{name}"
             old = refs.get(ref)
-            free = old is None or old in (sha, refs.get(ours)) or seen.is_ancestor(old, sha)
-            if free and ref not in checkouts(there).values():
-                lines = f"update {ref} {sha} {old or '0' * len(sha)}\nupdate {ours} {sha}\n"
-                there.run("update-ref", "-m", "dispatcher: delivered", "--stdin", stdin=os.fsencode(lines))
+            if old not in (None, refs.get(ours)) or ref in checkouts(there).values():
+                continue
+            lines = os.fsencode(f"update {ref} {sha} {old or '0' * len(sha)}\nupdate {ours} {sha}\n")
+            words = ("update-ref", "-m", "dispatcher: delivered", "--stdin")
+            if there.run(*words, stdin=lines, ok=(0, 1, 128)).code == 0:
+                return name
+            if seen.refs(ref).get(ref) == old:  # nobody was faster: git refuses the name, and says why
+                there.run(*words, stdin=lines)
                 return name
     raise RepositoryError(f"no free name for the branch {branch}", hint="remove old branches of this task")
 

@@ -1,5 +1,8 @@
 """Nothing that a worker made is ever lost: everything in a copy as one commit on a private ref of the target.
 
+Several homes may share a target, and a home that was made again counts from 1 again, so a name may be taken by work
+that is not ours to judge. A private ref is made once and never moved: whoever comes later takes the next name.
+
 The commit's tree is the work tree as it lies (uncommitted and untracked files included, ignored ones listed in the
 message), its parents are all commits that a ref of the target does not hold yet: HEAD, other branches, stashes, and
 those that only a reflog remembers. It is made with a temporary index and written straight into the target's objects;
@@ -9,6 +12,7 @@ no hook runs and nothing is signed, so it works where the worker's own commit wa
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +23,7 @@ from dispatcher.repository import evidence
 from dispatcher.repository.git import Layout, View, layout, view
 
 LISTED = 200  # ignored paths that the message names
+NAMES = 1000  # of one ref
 
 
 def identity(name: str, mail: str) -> dict[str, str]:
@@ -85,20 +90,59 @@ def missing(seen: View, found: Sequence[str], target: Layout) -> list[str]:
 
 
 def keep(copy: Path, target: Path, *, task: str, attempt: str) -> str | None:
-    """All of the copy on `refs/dispatcher/<task>/<attempt>` of the target; None when there is nothing to keep."""
+    """All of the copy on `refs/dispatcher/<task>/<attempt>` of the target, or on the next free `<attempt>.<number>`.
+
+    None when there is nothing to keep. The same state of the same attempt is kept once: its ref is named again.
+    """
     here, there = layout(copy), layout(target)
+    ref = f"refs/dispatcher/{word(task)}/{word(attempt)}"
     with view(here, writes_to=there) as seen:
         head = seen.sha("HEAD")
-        parents = missing(seen, tips(seen), there)
+        ends = tips(seen)
+        parents = missing(seen, ends, there)
         tree = state_tree(seen)
+        before = _kept_before(seen, there, ref, tree, ends)
+        if before is not None:
+            return before
         clean = head is not None and seen.run("rev-parse", f"{head}^{{tree}}").text == tree
         if not parents and (clean or (head is None and not _has_files(seen, tree))):
             return None
         commit = parents[0] if clean and parents == [head] else _commit(seen, tree, head, parents, task, attempt)
         transfer(seen, there, [commit])
-    ref = f"refs/dispatcher/{word(task)}/{word(attempt)}"
-    there.run("update-ref", "-m", "dispatcher: kept", ref, commit)
-    return ref
+    return new_ref(there, ref, commit, "dispatcher: kept")
+
+
+def new_ref(there: Layout, wanted: str, commit: str, why: str) -> str:
+    """A ref at this commit: the wanted name, or the next numbered one when that is at another. No ref is ever moved."""
+    for number in range(1, NAMES):
+        ref = numbered(wanted, number)
+        made = there.run("update-ref", "-m", why, ref, commit, "0" * len(commit), ok=(0, 1, 128))
+        if made.code == 0:
+            return ref
+        now = there.run("rev-parse", "--verify", "--quiet", ref, ok=(0, 1, 128))
+        if now.code != 0:  # the name is free: git refuses for another reason, and says it
+            there.run("update-ref", "-m", why, ref, commit, "0" * len(commit))
+            return ref
+        if now.text == commit:
+            return ref
+    raise RepositoryError(f"no free name for {wanted} in {there.root}", hint="remove old refs: dispatcher prune --refs")
+
+
+def numbered(ref: str, number: int) -> str:
+    return ref if number == 1 else f"{ref}.{number}"
+
+
+def _kept_before(seen: View, there: Layout, wanted: str, tree: str, ends: Sequence[str]) -> str | None:
+    """The ref that holds this state already: its files are these, and its history has all ends of the copy's."""
+    parent, _, name = wanted.rpartition("/")
+    form = "--format=%(refname) %(objectname) %(tree)"
+    for line in there.run("for-each-ref", form, parent).text.split("\n"):
+        ref, _, rest = line.partition(" ")
+        commit, _, held = rest.partition(" ")
+        mine = ref == wanted or re.fullmatch(re.escape(name) + r"\.\d+", ref.removeprefix(f"{parent}/"))
+        if mine and held == tree and all(seen.is_ancestor(end, commit) for end in ends):
+            return ref
+    return None
 
 
 def _has_files(seen: View, tree: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dispatcher.errors import RepositoryError
 from dispatcher.repository.git import Layout, layout
-from dispatcher.task import CopyMode
+from dispatcher.task import CopyMode, Task
 
 NAME = "dispatcher.json"
 
@@ -20,6 +20,12 @@ class Marker:
     base: str | None
     branch: str | None
     notes: tuple[str, ...] = ()
+    identity: str = ""
+
+
+def identity_of(task: Task) -> str:
+    """What tells a task from the one of the same number in another home, or in a home that was made again."""
+    return f"{round(task.created_at * 1e6):x}"
 
 
 def read(copy: Path) -> Marker | None:

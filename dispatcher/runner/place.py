@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from anyio import to_thread
 from dispatcher import checks
 from dispatcher.errors import RepositoryError
 from dispatcher.repository import copies, delivery, evidence
+from dispatcher.repository.marker import identity_of
 from dispatcher.runner.settings import Settings
 from dispatcher.store import queue, reviews
-from dispatcher.task import CopyMode, Task
+from dispatcher.task import CheckResult, CopyMode, Task
 
 if TYPE_CHECKING:
     from dispatcher.runner.context import Context
@@ -51,12 +53,15 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
     place = place_of(ctx, task)
     place.tmp.mkdir(parents=True, exist_ok=True)
     target = place.target
+    if target is not None and not target.is_dir():
+        raise RepositoryError(f"the repository {target} is gone", hint="bring it back, then try the task again")
     if target is None:
         place.copy.mkdir(parents=True, exist_ok=True)
         return queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(place.copy)), place
     if place.base is not None and place.copy.is_dir():
         return task, place
-    copy = target if settings.copy_mode is CopyMode.IN_PLACE else place.copy
+    identity = identity_of(task)
+    copy = target if settings.copy_mode is CopyMode.IN_PLACE else own_folder(place.copy, task.id, identity)
     ctx.say(task, None, "makes its copy of the repository")
     base_name = await to_thread.run_sync(starting_point, ctx, task, settings)
     made = await to_thread.run_sync(
@@ -66,6 +71,7 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
             base=base_name,
             mode=settings.copy_mode,
             marker=str(task.id),
+            identity=identity,
         )
     )
     await to_thread.run_sync(checks.bring_files, target, made.path, settings.copy_files)
@@ -73,10 +79,30 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
     task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(made.path))
     failed = await checks.run_setup(ctx, task, settings, made.path, place.tmp)
     if failed is not None:
-        raise SetupFailed(f"setup failed: `{failed.command}` (exit {failed.exit_code})", hint=failed.output[-400:])
+        raise setup_failed(failed, settings, ctx.logs / str(task.id) / "setup")
     base = await to_thread.run_sync(evidence.snapshot, made.path)
     task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, task_base=base.to_json())
     return task, Place(made.path, place.tmp, target, base)
+
+
+def setup_failed(failed: CheckResult, settings: Settings, folder: Path) -> SetupFailed:
+    """The first and the last line of what the command said, and where all of it is."""
+    lines = [line.strip() for line in failed.output.splitlines() if line.strip()]
+    said = " ... ".join(f'"{line[:200]}"' for line in dict.fromkeys((*lines[:1], *lines[-1:]))) or "nothing"
+    place = folder / str(settings.setup.index(failed.command) + 1)
+    whole = " and ".join(str(file) for file in (place / "stdout", place / "stderr") if _holds_something(file))
+    where = f"; whole output: {whole}" if whole else ""
+    return SetupFailed(f"setup failed: `{failed.command}` (exit {failed.exit_code}); it said {said}{where}")
+
+
+def _holds_something(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0
+
+
+def own_folder(wanted: Path, number: int, identity: str) -> Path:
+    """The wanted folder, or one beside it: the copy of an earlier task of this number, whose queue is lost, stays."""
+    folders = (wanted.with_name(f"{wanted.name}.{count}") if count > 1 else wanted for count in itertools.count(1))
+    return next(f for f in folders if not copies.is_anothers(f, marker=str(number), identity=identity))
 
 
 def starting_point(ctx: Context, task: Task, settings: Settings) -> str | None:

@@ -18,6 +18,7 @@ from dispatcher import approving, enclosure, pull_request, review, routing, verd
 from dispatcher import checks as checking
 from dispatcher.errors import DispatcherError
 from dispatcher.repository import delivery, evidence
+from dispatcher.repository.marker import identity_of
 from dispatcher.runner import consequences, offline
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
 from dispatcher.runner.place import Place, place_of
@@ -108,7 +109,9 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     outcome = still_waiting(ctx, attempt, outcome)
     if place.base is None:
         return Findings(record, outcome, Evidence(), None)
-    found = await to_thread.run_sync(look, place, folder)
+    found = gone(ctx, task, place)
+    if found is None:
+        found = await to_thread.run_sync(look, place, folder)
     outcome = unsigned(task, outcome, found)
     kept, target = None, place.target
     if found.shape is not Shape.NOTHING and target is not None:
@@ -129,6 +132,17 @@ def still_waiting(ctx: Context, attempt: Attempt, outcome: Outcome) -> Outcome:
     reason = f"a call waits for a person: {last.tool} (approval {last.id})"
     session = outcome.session_id or last.session_id
     return replace(outcome, kind=OutcomeClass.AWAITING_APPROVAL, reason=reason, session_id=session, hold=None)
+
+
+def gone(ctx: Context, task: Task, place: Place) -> Evidence | None:
+    """What a person must hear when a folder that git needs is not there any more; git's own words would not say it."""
+    if place.target is not None and not place.target.is_dir():
+        return Evidence(error=f"the repository {place.target} is gone")
+    if place.copy.is_dir():
+        return None
+    refs = [attempt.snapshot_ref for attempt in history.attempts(ctx.store, task.id) if attempt.snapshot_ref]
+    kept = f"what it last held is kept on {refs[-1]} of {place.target}" if refs else "nothing of it was kept before"
+    return Evidence(error=f"the task copy {place.copy} is gone; {kept}")
 
 
 def look(place: Place, folder: Path) -> Evidence:
@@ -212,6 +226,7 @@ async def deliver(
             place.copy,
             target,
             branch=branch_name(task),
+            owner=f"{task.id}-{identity_of(task)}",
             base=base.base,
             trailers=trailers,
             uncommitted=task.title if uncommitted else None,
@@ -278,7 +293,8 @@ def write(
         fresh = queue.get(ctx.store, task.id)
         if rests is Status.ACCEPTED:
             review.log(ctx.store, fresh, history.get_attempt(ctx.store, attempt.id), ctx.clock())
-    ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}")
+    where = f"; delivered as {delivered.sha} on {delivered.branch}" if delivered is not None else ""
+    ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}{where}")
     return fresh
 
 

@@ -65,12 +65,23 @@ class Task:
         return delivery.keep(self.copy, self.target, task="7", attempt=attempt)
 
     def deliver(self, branch: str = "dispatcher/7-fix", **more: object) -> delivery.Delivered:
-        words = {"trailers": {"Dispatcher-Task": "7", "Dispatcher-Model": "big"}, "base": self.base.base, **more}
+        words = {
+            "owner": "7-here",
+            "trailers": {"Dispatcher-Task": "7", "Dispatcher-Model": "big"},
+            "base": self.base.base,
+            **more,
+        }
         return delivery.deliver(self.copy, self.target, branch=branch, **words)  # type: ignore[arg-type]
 
 
 def start(
-    target: Path, copy: Path, *, base: str | None = None, mode: CopyMode = CopyMode.CLONE, marker: str = "task-7"
+    target: Path,
+    copy: Path,
+    *,
+    base: str | None = None,
+    mode: CopyMode = CopyMode.CLONE,
+    marker: str = "task-7",
+    identity: str = "",
 ) -> Task:
-    info = copies.prepare(target, copy, base=base, mode=mode, marker=marker)
+    info = copies.prepare(target, copy, base=base, mode=mode, marker=marker, identity=identity)
     return Task(target, info.path, info, evidence.snapshot(info.path))

@@ -178,3 +178,27 @@ def test_instructions_are_those_of_the_base(target: Path) -> None:
     git(target, "add", "CLAUDE.md")
     git(target, "commit", "-qm", "a link")
     assert copies.instructions(target, git(target, "rev-parse", "HEAD")) == "Use tabs."
+
+
+def test_a_copy_is_told_from_one_of_the_same_number(target: Path, copy: Path) -> None:
+    """A task of another queue that had the same number left it there."""
+    made = start(target, copy, identity="a")
+    write(made.copy, "left.txt")
+    assert copies.is_anothers(copy, marker="task-7", identity="b")
+    assert not copies.is_anothers(copy, marker="task-7", identity="a")
+    assert not copies.is_anothers(copy.with_name("8"), marker="task-7", identity="b")
+    with pytest.raises(RepositoryError, match=f"{copy} is in the way: it belongs to another task-7"):
+        start(target, copy, identity="b")
+    assert copies.prepare(target, copy, marker="task-7", identity="a").reused
+    assert (copy / "left.txt").exists()
+
+
+def test_each_task_of_a_number_keeps_a_base_of_its_own(target: Path, tmp_path: Path) -> None:
+    one = start(target, tmp_path / "one" / "7", identity="a")
+    commit(target, "b.txt")
+    two = start(target, tmp_path / "two" / "7", identity="b")
+    for task, identity in ((one, "a"), (two, "b")):
+        assert git(target, "rev-parse", copies.base_ref("task-7", identity)) == task.base.base
+    git(target, "update-ref", copies.base_ref("task-7", "c"), "HEAD~1")
+    start(target, tmp_path / "three" / "7", identity="c")
+    assert git(target, "rev-parse", copies.base_ref("task-7", "c")) == one.base.base, "never moved"

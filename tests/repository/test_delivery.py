@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.errors import Refused, RepositoryError
+from dispatcher.errors import GitError, Refused, RepositoryError
 from dispatcher.repository import copies, delivery, evidence, messages
 from dispatcher.repository.delivery import How, accept_into
 from dispatcher.task import Commit, CopyMode
@@ -105,6 +105,57 @@ def test_private_refs_are_removed_only_as_they_were_shown(task: Task) -> None:
     assert "refs/dispatcher/7/1" not in git(task.target, "for-each-ref")
     with pytest.raises(Refused):
         delivery.release_ref(task.target, delivery.Kept("refs/heads/main", shown.sha, 0.0))
+
+
+def test_two_homes_never_move_each_others_refs(target: Path, tmp_path: Path) -> None:
+    """Both count their tasks from 1, and both work on this repository."""
+    here = start(target, tmp_path / "here" / "7", identity="a")
+    there = start(target, tmp_path / "there" / "7", identity="b")
+    mine, theirs = commit(here.copy, "mine.txt"), commit(there.copy, "theirs.txt")
+    refs = [here.keep(), there.keep()]
+    assert refs == ["refs/dispatcher/7/1", "refs/dispatcher/7/1.2"]
+    sent = [here.deliver(owner="7-a"), there.deliver(owner="7-b")]
+    assert [s.branch for s in sent] == ["dispatcher/7-fix", "dispatcher/7-fix-2"]
+    assert "not this task's own" in sent[1].note
+    assert git(target, "rev-parse", *map(str, refs)).split() == [mine, theirs]
+    git(there.copy, "commit", "-q", "--amend", "-m", "again")
+    assert there.keep() == "refs/dispatcher/7/1.3"
+    assert there.deliver(owner="7-b").branch == "dispatcher/7-fix-2", "its own, which it may replace"
+    assert git(target, "rev-parse", *map(str, refs), "dispatcher/7-fix").split() == [mine, theirs, sent[0].sha]
+
+
+def test_a_home_made_again_takes_nothing_over(target: Path, tmp_path: Path) -> None:
+    """The copy is deleted, the queue begins anew: the new task 7 finds the refs of the old one, at its very base."""
+    old = start(target, tmp_path / "copies" / "7", identity="a")
+    made = commit(old.copy, "old.txt")
+    assert old.keep() == "refs/dispatcher/7/1"
+    left = old.deliver(owner="7-a")
+    git(target, "merge", "-q", left.branch)  # even where the old branch is an ancestor of the new one
+    copies.delete_tree(old.copy)
+    new = start(target, tmp_path / "copies" / "7", identity="b")
+    commit(new.copy, "new.txt")
+    assert new.keep() == "refs/dispatcher/7/1.2"
+    assert new.deliver(owner="7-b").branch == f"{left.branch}-2"
+    assert git(target, "rev-parse", "refs/dispatcher/7/1", left.branch).split() == [made, left.sha]
+
+
+def test_the_same_state_is_kept_once(task: Task) -> None:
+    """Settled again after a crash: the same ref, also where the first keeping made a commit of its own."""
+    commit(task.copy, "b.txt")
+    assert [task.keep(), task.keep()] == ["refs/dispatcher/7/1"] * 2
+    git(task.copy, "stash", "-qu")
+    write(task.copy, "c.txt", "more\n")
+    assert [task.keep(), task.keep()] == ["refs/dispatcher/7/1.2"] * 2
+    write(task.copy, "c.txt", "and more\n")
+    assert task.keep() == "refs/dispatcher/7/1.3"
+    assert git(task.target, "show", "refs/dispatcher/7/1.2:c.txt") == "more"
+
+
+def test_a_ref_that_git_refuses_is_an_error_in_gits_words(task: Task) -> None:
+    commit(task.copy, "b.txt")
+    git(task.target, "update-ref", "refs/dispatcher/7", "HEAD")
+    with pytest.raises(GitError, match="refs/dispatcher/7"):
+        task.keep()
 
 
 # --- deliver ------------------------------------------------------------------------------------------------------
