@@ -82,6 +82,7 @@ class SignalKind(StrEnum):
     MISMATCH = "mismatch"  # billing or model are not those of the route; `outcome` says which
     APPROVAL = "approval"  # a call waits for a person
     GATE_READY = "gate_ready"  # our plugin or hook is proved to be active
+    GATE_REFUSED = "gate_refused"  # it is, and found that what it lets through could be changed after it
 
 
 class Signal(NamedTuple):

@@ -78,7 +78,8 @@ class Opencode:
     def command(self, request: RunRequest) -> Command:
         """The prompt arrives on stdin byte for byte; an argument would be quoted and its dashes read as options."""
         argv = [*request.executable, "run", "--model", request.candidate.model, "--format", "json"]
-        argv += ["--print-logs", "--log-level", "ERROR", "--agent", "build"]  # a default agent of the user's may ask
+        argv += ["--print-logs", "--log-level", "ERROR"]
+        argv += ["--agent", _agent(request)]  # a default agent of the user's may ask
         if request.resume:
             argv += ["--session", request.resume]
         files = {}
@@ -111,6 +112,12 @@ def _instructions_file(request: RunRequest) -> str:
     return f"{request.folder}/instructions.md"
 
 
+def _agent(request: RunRequest) -> str:
+    """With a gate, one whose name no repository knows: opencode 1.18 merges the rules of equal names key by key and the
+    last that fits wins, so `{"*": allow, bash: allow}` of a repository's `build` would keep bash behind our deny."""
+    return f"gated-{request.new_session}" if request.gate else "build"
+
+
 def _environment(request: RunRequest) -> dict[str, str]:
     environment = {
         "OPENCODE_CONFIG_CONTENT": json.dumps(_config(request), ensure_ascii=False),
@@ -135,6 +142,9 @@ def _config(request: RunRequest) -> dict[str, object]:
     from urllib.parse import quote  # a megabyte that supervisors, who only watch, do not need
 
     rules = {"*": "deny"} if request.gate else permissions(request.tools, request.cwd, request.tmp)
+    agents: dict[str, object] = {name: {"permission": rules} for name in _AGENTS}
+    if request.gate:
+        agents[_agent(request)] = {"mode": "primary", "permission": rules}
     config: dict[str, object] = {
         "model": request.candidate.model,
         "small_model": request.candidate.model,  # side calls (the title) must not spend another model
@@ -142,7 +152,7 @@ def _config(request: RunRequest) -> dict[str, object]:
         "autoupdate": False,
         "snapshot": False,
         "permission": rules,
-        "agent": {name: {"permission": rules} for name in _AGENTS},
+        "agent": agents,
         "plugin": [f"file://{quote(PLUGIN)}"],
     }
     if request.instructions:
@@ -297,6 +307,8 @@ class OpencodeWatch:
             return [Signal(SignalKind.STARTED, now, "plugin")]
         if kind == "gate_ready":
             return [Signal(SignalKind.GATE_READY, now)]
+        if kind == "gate_refused":
+            return [Signal(SignalKind.GATE_REFUSED, now, events.shorten(events.string(record.get("reason")), 500))]
         if kind == "call":
             model = f"{events.string(record.get('provider'))}/{events.string(record.get('model'))}"
             return self._saw_model(model, events.string(record.get("agent")), now)

@@ -64,6 +64,8 @@ class Listener:
             self.model = signal.text
         elif kind is SignalKind.GATE_READY:
             self.gate_ready = True
+        elif kind is SignalKind.GATE_REFUSED:
+            return self._unproved(f"the approval gate stays shut: {signal.text}")
         elif kind is SignalKind.STARTED:
             if channel == "bridge":
                 self.detection = "plugin"

@@ -181,3 +181,14 @@ def test_an_unknown_harness_names_the_known_ones() -> None:
     with pytest.raises(BadInput) as caught:
         get("cursor")
     assert "opencode" in (caught.value.hint or "")
+
+
+def test_opencode_with_a_gate_runs_an_agent_that_no_repository_can_name() -> None:
+    """Rules of equal names are merged, so a name that is known could get rules behind our "deny"."""
+    built = command("opencode", gate=("/bin/gate",))
+    name = after(built.argv, "--agent")
+    assert name not in config()["agent"]
+    value = json.loads(built.env["OPENCODE_CONFIG_CONTENT"])
+    assert value["permission"] == {"*": "deny"}
+    assert value["agent"][name] == {"mode": "primary", "permission": {"*": "deny"}}
+    assert all(agent["permission"] == {"*": "deny"} for agent in value["agent"].values())
