@@ -204,6 +204,12 @@ def show(home: str) -> str | None:
     return block_of(read_crontab(), home)
 
 
+def homes() -> list[str]:
+    """The homes that have a block in the crontab."""
+    begin = marks("")[0]
+    return [line.removeprefix(begin) for line in read_crontab().splitlines() if line.startswith(begin)]
+
+
 def remove(home: str) -> bool:
     crontab = read_crontab()
     if block_of(crontab, home) is None:

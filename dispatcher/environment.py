@@ -26,7 +26,7 @@ PASS: tuple[str, ...] = (
     "XDG_*",
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
+    "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH",
     "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
 )  # fmt: skip
 
@@ -37,6 +37,7 @@ CLAUDE_LOGIN: tuple[str, ...] = ("CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR")
 # claude 2.1 and the providers of opencode 1.18 read and that no pattern below covers.
 _MONEY_PREFIXES = ("ANTHROPIC_", "CLAUDE_CODE_USE_", "AWS_", "AZURE_", "GOOGLE_", "VERTEX_", "CLOUD_ML_", "SNOWFLAKE_")
 _MONEY_SUFFIXES = ("_API_KEY", "_API_TOKEN", "_APIKEY", "_BASE_URL", "_API_BASE", "_AI_KEY")
+_NO_MONEY = frozenset({"AWS_CA_BUNDLE"})  # a path of certificates
 _MONEY_NAMES = frozenset(
     {
         "ABLIT_KEY", "AICORE_SERVICE_KEY", "CLARIFAI_PAT", "CLAUDE_CODE_API_BASE_URL",
@@ -83,6 +84,8 @@ class WorkerEnvironment:
 
 def is_money(name: str) -> bool:
     """Whether the variable decides who pays for a run, or where its requests go."""
+    if name in _NO_MONEY:
+        return False
     return name in _MONEY_NAMES or name.startswith(_MONEY_PREFIXES) or name.endswith(_MONEY_SUFFIXES)
 
 
@@ -133,10 +136,6 @@ def build(
         )
     stripped = tuple(sorted(name for name in environ if is_money(name) and name not in variables))
     missing = tuple(name for name in credential.env if not environ.get(name))
-    if stripped:
-        notes.append(
-            f"kept from the worker, since credential {credential.name} does not name them: {', '.join(stripped)}"
-        )
     if missing:
         notes.append(f"named by credential {credential.name} but not set: {', '.join(missing)}")
     return WorkerEnvironment(variables, stripped, missing, tuple(notes))

@@ -10,7 +10,7 @@
     |-- RepositoryError     (2)     not a repository, bare, a copy that is in the way
     |   `-- GitError                a git command failed; carries its command and stderr
     |-- Refused             (2)     what was asked would spend the wrong money, run unpinned, or lose work
-    `-- InternalError       (1)     our own fault
+    `-- InternalError       (70)    our own fault (EX_SOFTWARE: 1 means that a task needs a person)
 
 Nothing else may reach a person: a traceback is a bug.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 class DispatcherError(Exception):
     """Base of all. `message` is one line that says what is wrong and where; `hint` says what to do."""
 
-    exit_code = 1
+    exit_code = 70
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -86,4 +86,4 @@ class Refused(DispatcherError):
 
 
 class InternalError(DispatcherError):
-    exit_code = 1
+    exit_code = 70

@@ -161,11 +161,11 @@ def refusal(load: Load, limits: Limits, starting: int = 0) -> str | None:
     if memory < limits.min_free_memory:
         expected = f", with {starting} workers just started," if starting else ""
         return (
-            f"{_gib(max(0, memory))} of memory available{expected} is below "
-            f"min_free_memory {_gib(limits.min_free_memory)}"
+            f"{_bytes(max(0, memory))} of memory available{expected} is below "
+            f"min_free_memory {_bytes(limits.min_free_memory)}"
         )
     if load.disk < limits.min_free_disk:
-        return f"{_gib(load.disk)} free at {load.disk_path} is below min_free_disk {_gib(limits.min_free_disk)}"
+        return f"{_bytes(load.disk)} free at {load.disk_path} is below min_free_disk {_bytes(limits.min_free_disk)}"
     return None
 
 
@@ -174,8 +174,12 @@ def admission(limits: Limits, paths: Iterable[str], starting: int = 0) -> str | 
     return refusal(measure(paths), limits, starting)
 
 
-def _gib(number: int) -> str:
-    return f"{number / GIB:.2f} GiB"
+def _bytes(number: int) -> str:
+    """In the unit that leaves something to see."""
+    for unit, size in (("GiB", GIB), ("MiB", 1024**2), ("KiB", 1024)):
+        if number >= size:
+            return f"{number / size:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{number} B"
 
 
 def _text(path: str) -> str:

@@ -88,7 +88,7 @@ def _dotenv(candidate: Candidate, variables: Mapping[str, str], folder: Path) ->
     for name in _DOTENV:
         for variable, value in _ASSIGNMENT.findall(_text(folder / name)):
             plain = value.strip("\"'")
-            if not plain or variables.get(variable) or not _pays(candidate, variable):
+            if not plain or variables.get(variable) or not pays(candidate, variable):
                 continue
             yield (
                 f"{name} of the project sets {variable}",
@@ -96,7 +96,7 @@ def _dotenv(candidate: Candidate, variables: Mapping[str, str], folder: Path) ->
             )
 
 
-def _pays(candidate: Candidate, variable: str) -> bool:
+def pays(candidate: Candidate, variable: str) -> bool:
     """Whether this harness would pay with the variable, or send its requests elsewhere because of it."""
     if candidate.harness == "claude":
         return variable in _CLAUDE_KEYS or variable in _CLAUDE_URLS or variable.startswith("CLAUDE_CODE_USE_")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import host
-from dispatcher.errors import NotFound, StoreError
+from dispatcher.errors import DispatcherError, NotFound, StoreError
 from dispatcher.record import record
 from dispatcher.store import history, locks, queue
 from dispatcher.task import Attempt, Source, Status, Task
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from dispatcher import routing
     from dispatcher.config import Config
     from dispatcher.runner import Context
+    from dispatcher.runner.foresight import Foresight, Refusal
     from dispatcher.store import Store
 
+STOPPED = 130  # Ctrl-C ended workers whose tasks are left
 ALL_HELD = 75  # EX_TEMPFAIL: work is left, every candidate is on hold
 NEEDS_PERSON = 1
 
@@ -37,6 +39,7 @@ HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; 
 LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
 LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
 
+_LEFT = frozenset({Status.QUEUED, Status.WAITING, Status.RUNNING})
 _ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
 
 
@@ -66,10 +69,13 @@ class Summary:
     waiting_until: float | None = None
     note: str = ""
     refused: bool = False  # the host was too busy to start what is left
+    interrupted: bool = False  # a second Ctrl-C ended workers
     batches: list[dict[str, Any]] = field(default_factory=list)  # of the tasks that it moved
 
     @property
     def exit_code(self) -> int:
+        if self.interrupted and any(task.status in _LEFT for task in self.moved):
+            return STOPPED
         if any(task.status in _ALARMS for task in self.moved):
             return NEEDS_PERSON
         return ALL_HELD if self.waiting_until is not None or self.refused else 0
@@ -79,19 +85,47 @@ class Summary:
 class PlannedTask:
     task: Task
     plan: routing.Plan
+    refusals: tuple[Refusal, ...] = ()  # of the first candidates of the plan
+
+    @property
+    def choices(self) -> tuple[routing.Choice, ...]:
+        """The candidates that a run would start, in their order."""
+        return () if any(one.stops for one in self.refusals) else self.plan.choices[len(self.refusals) :]
 
 
-def plan(config: Config, store: Store, now: float, environ: Mapping[str, str]) -> list[PlannedTask]:
+def plan(
+    config: Config, store: Store, logs: Path, now: float, environ: Mapping[str, str], options: Options | None = None
+) -> list[PlannedTask]:
     """What `run` would do with each task that may be claimed, and why. Starts nothing."""
     from dispatcher.runner import Context
-    from dispatcher.runner.settings import settings_for
-    from dispatcher.runner.walk import route
+    from dispatcher.runner.foresight import Foresight
 
-    ctx = Context(config, store, Path(), "", environ, lambda: now)
+    foresight = Foresight(Context(config, store, logs, "", environ, lambda: now))
+    options = options or Options()
+    wanted = queue.tasks(store, status=(Status.QUEUED, Status.WAITING))
     return [
-        PlannedTask(task, route(ctx, task, settings_for(config, task)))
-        for task in queue.tasks(store, status=(Status.QUEUED, Status.WAITING))
+        planned(foresight, task)
+        for task in wanted
+        if options.task_id in (None, task.id) and options.batch in (None, task.batch)
     ]
+
+
+def planned(foresight: Foresight, task: Task) -> PlannedTask:
+    from dispatcher import routing
+    from dispatcher.runner import walk
+    from dispatcher.runner.settings import settings_for
+    from dispatcher.runner.settle import describe
+
+    ctx = foresight.ctx
+    try:
+        settings = settings_for(ctx.config, task)
+    except DispatcherError as wrong:
+        return PlannedTask(task, routing.Plan((), (), None, f"needs a person: {describe(wrong)}"))
+    spent = walk.over_budget(ctx, task, settings)
+    if spent is not None:
+        return PlannedTask(task, routing.Plan((), (), None, f"needs a person: {spent}"))
+    found = walk.route(ctx, task, settings)
+    return PlannedTask(task, found, foresight.refusals(task, settings, found.choices))
 
 
 def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
@@ -170,6 +204,7 @@ def work(
     if loop.broken is not None:
         raise loop.broken
     summary = summarise(store, loop.moved, options, loop.gate.busy)
+    summary.interrupted = loop.interrupted
     summary.batches = loop.teller.batches(store, loop.moved, time.time())
     return summary
 
@@ -231,6 +266,7 @@ class Loop:
         self.active = 0
         self.started = 0
         self.draining = False
+        self.interrupted = False
         self.broken: StoreError | None = None  # nothing can be written down any more: no worker is started
         self.looked = time.monotonic()
         self.changed = anyio.Event()
@@ -367,7 +403,11 @@ class Loop:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for number in signals:
                 if number == signal.SIGTERM or (number == signal.SIGINT and self.draining):
+                    self.interrupted = number == signal.SIGINT
                     self.stop_now()
+                elif self.active:
+                    workers = "1 worker" if self.active == 1 else f"{self.active} workers"
+                    self.options.tell(f"finishing {workers}; Ctrl-C again ends them now")
                 self.draining = True
                 self.changed.set()
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dispatcher.environment import MARKER, WorkerEnvironment, build, is_money, why_not_passed
 from dispatcher.errors import BadInput
-from dispatcher.task import Billing, Credential
+from dispatcher.runner.attempt import withheld
+from dispatcher.task import Billing, Candidate, Credential
 
 CRON = {"HOME": "/home/ann", "LOGNAME": "ann", "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "PWD": "/home/ann"}
 PLAN = Credential("plan", Billing.SUBSCRIPTION)
@@ -150,14 +151,25 @@ def test_given_only_when_passed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MONEY)
-def test_money_is_noted_and_its_credential_gets_it(name: str) -> None:
+def test_money_is_kept_and_its_credential_gets_it(name: str) -> None:
     assert is_money(name)
     held = worker({name: "value-7"})
     assert held.stripped == (name,)
-    assert any(name in note for note in held.notes)
     paying = worker({name: "value-7"}, credential=Credential("own", Billing.METERED, env=(name,)))
     assert paying.variables[name] == "value-7"
     assert (paying.stripped, paying.missing) == ((), ())
+
+
+def test_only_keys_that_this_worker_would_pay_with_are_noted() -> None:
+    keys = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "b", "OPENCODE_API_KEY": "c", "AWS_CA_BUNDLE": "/ca.pem"}
+    zen = Credential("zen", Billing.FREE)
+    notes = {}
+    for harness, model in (("claude", "claude-sonnet-4-5"), ("opencode", "opencode/big-pickle")):
+        built = worker(keys, credential=zen, harness=harness)
+        assert built.variables["AWS_CA_BUNDLE"] == "/ca.pem"
+        notes[harness] = withheld(Candidate("one", harness, model, zen), built)
+    why = "kept from the worker, since credential zen does not name it:"
+    assert notes == {"claude": (f"{why} ANTHROPIC_API_KEY",), "opencode": (f"{why} OPENCODE_API_KEY",)}
 
 
 def test_one_key_of_two() -> None:

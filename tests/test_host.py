@@ -24,8 +24,9 @@ HYBRID = (
         (Load(0.5, 8 * GIB, 9 * GIB, "/x"), None),
         (Load(4.0, GIB, 2 * GIB, "/x"), None),
         (Load(4.2, 8 * GIB, 9 * GIB, "/x"), "load 4.2 per core is above max_load_per_core 4"),
-        (Load(0.5, GIB // 2, 9 * GIB, "/x"), "0.50 GiB of memory available is below min_free_memory 1.00 GiB"),
-        (Load(0.5, 8 * GIB, GIB, "/x"), "1.00 GiB free at /x is below min_free_disk 2.00 GiB"),
+        (Load(0.5, GIB // 2, 9 * GIB, "/x"), "512 MiB of memory available is below min_free_memory 1 GiB"),
+        (Load(0.5, 8 * GIB, GIB, "/x"), "1 GiB free at /x is below min_free_disk 2 GiB"),
+        (Load(0.5, 8 * GIB, 5 << 20, "/x"), "5 MiB free at /x is below min_free_disk 2 GiB"),
     ],
 )
 def test_refusals(load: Load, words: str | None) -> None:

@@ -20,19 +20,21 @@ from dispatcher.task import Status
 if TYPE_CHECKING:
     from dispatcher.task import Brief, Task
 
-_TEMPLATE = """\
----
-title: {title}
-# difficulty: easy          # trivial, easy, medium, hard; else the rules of models.yaml decide
-# verify: ["make test"]     # commands that must pass before it counts as done
-# touch: ["src/**"]         # the only paths that may change
----
+_UNFILLED = """\
 What is to be done, and why.
 
 How to see that it is done.
 
 What must not be changed.
 """
+_TEMPLATE = f"""\
+---
+title: {{title}}
+# difficulty: easy          # trivial, easy, medium, hard; else the rules of models.yaml decide
+# verify: ["make test"]     # commands that must pass before it counts as done
+# touch: ["src/**"]         # the only paths that may change
+---
+{_UNFILLED}"""
 
 _EDITABLE = frozenset({Status.QUEUED, Status.WAITING, Status.PAUSED, Status.NEEDS_HUMAN})
 
@@ -54,6 +56,14 @@ def write_new(title: str, folder: Path, *, edit: bool) -> None:
     if edit:
         _edit(path)
     out(str(path))
+
+
+def refuse_unfilled(body: str, label: str) -> None:
+    """The template as it was written tells a model nothing."""
+    if body.strip() == _UNFILLED.strip():
+        raise BriefError(
+            "is still the template of `dispatcher new`", file=label, hint=f"say what is to be done: {label}"
+        )
 
 
 def edit_task(number: int, explicit: Path | None) -> None:

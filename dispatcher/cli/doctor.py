@@ -47,7 +47,7 @@ def examine(explicit: Path | None, repo: Path | None, *, login: bool, as_json: b
         ("who pays", lambda: _who_pays(config)),
         ("git", lambda: _git(repo)),
         ("repository", lambda: _repository_code(repo, config)),
-        ("disk", lambda: _disk(folder, config)),
+        ("host", lambda: _machine(folder, config)),
         ("lock", lambda: _lock(folder)),
     ]
     if login and config is not None:
@@ -259,7 +259,13 @@ def _git(repo: Path | None) -> Iterator[Finding]:
     target = copies.resolve((repo or Path.cwd()).absolute())
     yield Finding("git", OK, f"repository {target.root}")
     for words in target.notes:
-        yield Finding("git", WARN, words, "git config user.name, user.email, commit.gpgsign")
+        yield Finding("git", WARN, words, _git_hint(words))
+
+
+def _git_hint(words: str) -> str:
+    if "user.name" in words:
+        return "git config --global user.name 'YOUR NAME' && git config --global user.email YOU@EXAMPLE.COM"
+    return "git config commit.gpgsign false, in that repository" if "signed" in words else ""
 
 
 def _in_repository() -> bool:
@@ -303,7 +309,7 @@ def _names_code(file: Path) -> bool:
     return any(f'"{word}"' in text for word in ("plugin", "mcp"))
 
 
-def _disk(folder: Path, config: Config | None) -> Iterator[Finding]:
+def _machine(folder: Path, config: Config | None) -> Iterator[Finding]:
     from dispatcher.task import Limits
 
     limits = config.limits if config else Limits()
@@ -312,9 +318,15 @@ def _disk(folder: Path, config: Config | None) -> Iterator[Finding]:
     words = f"{size(load.disk)} free at {load.disk_path}, {size(load.memory)} memory, load {load.per_core:.1f} per core"
     against = host.refusal(load, limits)
     if against:
-        yield Finding("disk", WARN, f"{words}; no worker would start now: {against}", "free some, or change limits")
+        yield Finding("host", WARN, f"{words}; no worker would start now: {against}", _machine_hint(against))
     else:
-        yield Finding("disk", OK, words)
+        yield Finding("host", OK, words)
+
+
+def _machine_hint(against: str) -> str:
+    name = next((name for name in ("max_load_per_core", "min_free_memory", "min_free_disk") if name in against), "")
+    do = {"max_load_per_core": "wait until less runs here", "min_free_memory": "end what takes the memory"}
+    return f"{do.get(name, 'free some space: dispatcher prune')}; or change limits.{name} in models.yaml"
 
 
 def _lock(folder: Path) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 `--version` must cost next to nothing and must work in a broken installation, so nothing but `sys` is imported up here.
 What a person may see of an error is decided here and nowhere else: one line, perhaps a hint, never a traceback.
 
-Exit codes: those of the errors (`dispatcher.errors`), 1 for a fault of our own, 2 for a wrong command line, 130 after
+Exit codes: those of the errors (`dispatcher.errors`), 70 for a fault of our own, 2 for a wrong command line, 130 after
 Ctrl-C, 141 when whoever read our output has gone.
 """
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from dispatcher.errors import DispatcherError
 
 INTERRUPTED = 130
+OUR_FAULT = 70  # EX_SOFTWARE
 BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. `arguments` without the program's name; None: `sys.argv`."""
+    if arguments is None and sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
+        _again_in_utf8()
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         _never_fail_on_a_character(stream)
@@ -46,12 +49,15 @@ def _version() -> int:
 
 
 def _run(given: list[str]) -> int:
-    from dispatcher.errors import DispatcherError
+    from dispatcher.errors import BadInput, DispatcherError
 
     try:
         words = given or ["--help"]
         if words[0] == "__complete":
             return _complete(words[1:])
+        for word in words:
+            if not _is_text(word):
+                raise BadInput(f"the argument {word!a} is not UTF-8 text", hint="write it in UTF-8; rename such a file")
         from dispatcher.cli.express import run as run_express
 
         if (code := run_express(words)) is not None:
@@ -92,7 +98,7 @@ def _confess(error: Exception) -> int:
     from dispatcher.cli.crash import save
 
     _say(f"error: internal error ({type(error).__name__}); the traceback is in {save(error)}")
-    return 1
+    return OUR_FAULT
 
 
 def _say(line: str) -> None:
@@ -103,6 +109,22 @@ def _never_fail_on_a_character(stream: object) -> None:
     """Cron's LANG can be one that cannot write a title; a log must not stop at that."""
     if reconfigure := getattr(stream, "reconfigure", None):
         reconfigure(errors="backslashreplace")
+
+
+def _again_in_utf8() -> None:
+    """A locale that knows ASCII alone (cron, containers) makes Python misread arguments and file names: start anew."""
+    import os
+
+    os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+def _is_text(word: str) -> bool:
+    """Bytes that are no UTF-8 arrive as lone surrogates, which no database and no JSON takes."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _drop_output() -> None:

@@ -103,7 +103,10 @@ _REPORT_WORDS = (
 
 COMMANDS = {
     "status": Command(
-        "status", "show_status", {"--home": _HOME, "--json": _JSON}, {"explicit": None, "as_json": False}
+        "status",
+        "show_status",
+        {"--home": _HOME, "--all": Option("every"), "--json": _JSON},
+        {"explicit": None, "every": False, "as_json": False},
     ),
     "log": Command(
         "log",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
+
+if TYPE_CHECKING:
+    from dispatcher.task import Credential
 
 
 def write_home(explicit: Path | None) -> None:
@@ -21,9 +25,29 @@ def write_home(explicit: Path | None) -> None:
         f"opencode: {machine.opencode or 'not found'}" + (f", {len(machine.free)} free models" if machine.asked else "")
     )
     out(f"claude: {machine.claude or 'not found'}" + (f", {machine.claude_login}" if machine.claude_login else ""))
+    for line in _who_pays(folder):
+        out(line)
     if machine.opencode is None and machine.claude is None:
         note("hint: install one of them; `dispatcher demo` works without")
     out(f"try next: dispatcher doctor --home {clean(str(folder))}")
+
+
+def _who_pays(folder: Path) -> list[str]:
+    """Which levels spend what, read back from the file: a key that happens to be set makes some of them cost money."""
+    from dispatcher.config import load
+
+    levels: dict[str, dict[str, None]] = {}
+    roster = load(folder).roster
+    for difficulty, route in roster.routes.items():
+        for name in route.candidates:
+            levels.setdefault(_spent(roster.candidates[name].credential), {})[str(difficulty)] = None
+    return [f"{', '.join(names)}: {words}" for words, names in levels.items()]
+
+
+def _spent(credential: Credential) -> str:
+    if credential.billing in ("metered", "credit"):
+        return f"SPENDS MONEY through {' or '.join(credential.env)}, which is set here; `routes` in models.yaml decides"
+    return "free models, no account" if credential.billing == "free" else f"a {credential.billing}, claude's own login"
 
 
 def trust_home(explicit: Path | None) -> None:
@@ -33,4 +57,4 @@ def trust_home(explicit: Path | None) -> None:
     if not (folder / "models.yaml").exists():
         raise BadInput(f"there is no models.yaml in {folder}", hint="make one with: dispatcher init")
     trust(folder)
-    out(f"{clean(str(folder))}: its configuration may run commands on this machine")
+    out(f"trusted: {clean(str(folder))} may run the commands of its models.yaml on this machine")

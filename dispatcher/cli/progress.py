@@ -1,4 +1,4 @@
-"""How far long work is: one line on stderr that is drawn anew and goes at the end; a line each ten seconds in a log.
+"""How far long work is: one line on a terminal that is drawn anew and goes at the end; nothing in a file or pipe.
 
 Nothing is said in the first second, so what is quick stays quiet, and nothing of it is ever in the data on stdout.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 FIRST = 1.0  # seconds
-AGAIN = {True: 0.1, False: 10.0}  # on a terminal, in a file
+AGAIN = 0.1
 _BAR = 20
 
 
@@ -32,17 +32,17 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     def tell(done: int) -> None:
         nonlocal due, drawn
         now = time.monotonic()
-        if now < due:
+        if not terminal or now < due:
             return
-        due = now + AGAIN[terminal]
+        due = now + AGAIN
         drawn = True
-        sys.stderr.write(f"\r\x1b[K{_line(done, what, total)}" if terminal else f"{_line(done, what, total)}\n")
+        sys.stderr.write(f"\r\x1b[K{_line(done, what, total)}")
         sys.stderr.flush()
 
     try:
         yield tell
     finally:
-        if drawn and terminal:
+        if drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 

@@ -29,10 +29,15 @@ COLUMNS = (
 
 
 def show_ready(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
+    from dispatcher.config import logs_dir
+
     config = home.configured(explicit)
     now = time.time()
     with home.existing(explicit) as store:
-        rows = [_row(store, planned, now) for planned in scheduler.plan(config, store, now, os.environ)]
+        rows = [
+            _row(store, planned, now)
+            for planned in scheduler.plan(config, store, logs_dir(config.home), now, os.environ)
+        ]
     rows.sort(key=lambda row: row["state"] != "ready")  # stable: by number within
     table(rows, COLUMNS, form=form(as_json=as_json, as_csv=as_csv), empty="nothing is queued")
 
@@ -61,8 +66,10 @@ def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, 
     elif not plan.choices:
         when = f", {until(plan.earliest, now)}" if plan.earliest is not None else ""
         state, why = "waiting", plan.reason + when
+    elif not planned.choices:
+        state, why = "refused", "; ".join(f"{one.candidate}: {one.reason}" for one in planned.refusals)
     else:
-        state, why = "ready", f"would go to {plan.choices[0].candidate.name}"
+        state, why = "ready", f"would go to {planned.choices[0].candidate.name}"
     return {
         "id": task.id,
         "state": state,
@@ -70,6 +77,6 @@ def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, 
         "title": task.title,
         "status": str(task.status),
         "batch": task.batch,
-        "candidate": plan.choices[0].candidate.name if plan.choices and state == "ready" else None,
+        "candidate": planned.choices[0].candidate.name if state == "ready" else None,
         "needs": [blocker.task_id for blocker in queue.blockers(store, task.id)],
     }

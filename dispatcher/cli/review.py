@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, clean_block, json_out, note, out
-from dispatcher.cli.wording import clock, duration, money, tokens
+from dispatcher.cli.wording import clock, delivered, duration, money, tokens
 from dispatcher.errors import BadInput, NotFound
 from dispatcher.store import history, queue, reviews
 from dispatcher.task import CheckResult, Status, Task
@@ -39,6 +39,7 @@ def review_task(
     code = 0
     with home.existing(explicit) as store:
         task = queue.get(store, number)
+        _refuse_too_early(store, task)
         if reviewer is not None:
             code = _ask(store, task, explicit, reviewer)
         if accept:
@@ -55,6 +56,14 @@ def review_task(
         else:
             _print(store, _document(store, queue.get(store, number)))
     return code
+
+
+def _refuse_too_early(store: Store, task: Task) -> None:
+    if task.result_commit is None and not history.attempts(store, task.id):
+        raise BadInput(
+            f"task {task.id} is {task.status}: nothing was done yet, so there is nothing to review",
+            hint=f"dispatcher run, or dispatcher show {task.id}",
+        )
 
 
 def _refuse_nonsense(
@@ -283,7 +292,8 @@ def _facts(task: Task, found: dict[str, Any]) -> list[tuple[str, str]]:
         ("status", f"{task.status}: {task.status_reason}"),
         ("repository", task.repository or ""),
         ("branch", task.branch or ""),
-        ("commit", task.result_commit or ""),
+        ("delivered", delivered(task.result_commit, task.branch)),
+        ("commit", "" if task.branch else task.result_commit or ""),
         ("flags", ", ".join(task.flags)),
         ("cost", ", ".join(filter(None, spent))),
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dispatcher import scheduler
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, json_out, note, out
-from dispatcher.cli.wording import clock, duration, money, tokens, until
+from dispatcher.cli.wording import clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
 from dispatcher.store import queue
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dispatcher.task import Attempt, Task
 
 _WRONG_INPUT = 2
+_RESTS = ("needs_review", "needs_human", "accepted", "cancelled")
 
 
 def run_queue(
@@ -50,7 +51,8 @@ def run_queue(
         if task_id is not None:
             queue.get(store, task_id)  # a wrong number is an error, not an empty queue
         if dry_run:
-            _plan(config, store, as_json=as_json)
+            asked = scheduler.Options(task_id=task_id, batch=batch)
+            _plan(config, store, logs_dir(config.home), asked, as_json=as_json)
             return 0 if all_read else _WRONG_INPUT
         options = scheduler.Options(
             jobs=jobs,
@@ -117,7 +119,9 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
         )
     else:
         for task in summary.moved:
-            out(f"task {task.id} {task.status}: {clean(task.title)}  ({clean(task.status_reason)})")
+            where = delivered(task.result_commit, task.branch) if task.status in _RESTS else ""
+            ends = f"  delivered {clean(where)}" if where else ""
+            out(f"task {task.id} {task.status}: {clean(task.title)}  ({clean(task.status_reason)}){ends}")
         if not summary.moved and summary.waiting_until is None and not summary.note:
             out("nothing to do")
         for batch in summary.batches:
@@ -150,17 +154,25 @@ def _moved(task: Task) -> dict[str, Any]:
     return {"id": task.id, "title": task.title, "status": str(task.status), "reason": task.status_reason}
 
 
-def _plan(config: Config, store: Store, *, as_json: bool) -> None:
+def _plan(config: Config, store: Store, logs: Path, asked: scheduler.Options, *, as_json: bool) -> None:
+    from dispatcher import host
     from dispatcher.cli.ready import waits_for
 
     now = time.time()
-    planned = scheduler.plan(config, store, now, os.environ)
+    planned = scheduler.plan(config, store, logs, now, os.environ, asked)
+    busy = host.admission(config.limits, scheduler.writing(config, logs))
+    if busy and planned:
+        note(f"nothing would be started now: {clean(busy)}")
     if as_json:
         return json_out([_planned(item) for item in planned])
     for item in planned:
         task, plan = item.task, item.plan
         out(f"task {task.id}: {clean(task.title)}  [{task.difficulty}: {clean(task.difficulty_reason)}]")
-        for place, choice in enumerate(plan.choices):
+        for refusal in item.refusals:
+            out(f"  {'' if refusal.stops else 'not '}{clean(refusal.candidate)}: {clean(refusal.reason)}")
+        if item.refusals and not item.choices:
+            out("  starts nothing: it would need a person")
+        for place, choice in enumerate(item.choices):
             word = "would go to" if place == 0 else "then"
             out(f"  {word} {clean(choice.candidate.name)} ({clean(choice.reason)})")
         for skipped in plan.skipped:
@@ -185,6 +197,9 @@ def _planned(item: scheduler.PlannedTask) -> dict[str, Any]:
         "difficulty_reason": task.difficulty_reason,
         "reason": plan.reason,
         "earliest": plan.earliest,
+        "refusals": [
+            {"candidate": one.candidate, "reason": one.reason, "needs_person": one.stops} for one in item.refusals
+        ],
         "choices": [{"candidate": choice.candidate.name, "reason": choice.reason} for choice in plan.choices],
         "skipped": [
             {"candidate": one.name, "reason": one.reason, "until": one.until, "needs_person": one.needs_person}

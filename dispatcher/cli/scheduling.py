@@ -85,6 +85,7 @@ def _install(
     written = cron.install_units(job, _unit_folder()) if systemd else cron.install(job)
     with home.opened(config.home) as store:
         store.set_meta(SCHEDULE, schedule)
+    note(f"installed {'as a systemd user timer' if systemd else 'in your crontab'} for {clean(str(config.home))}:")
     out(clean(written))
     _warn_about_keys(config, job)
 
@@ -98,6 +99,7 @@ def _show(folder: Path) -> None:
         out(clean(f"{timer} ({cron.unit_name(str(folder))})"))
     if line is None and not timer.exists():
         note(f"nothing is installed for {clean(str(folder))}")
+        _name_others(folder)
 
 
 def _remove(folder: Path) -> None:
@@ -106,7 +108,16 @@ def _remove(folder: Path) -> None:
     if home.has_store(folder):
         with home.opened(folder) as store:
             store.set_meta(SCHEDULE, "")
-    note("removed" if line or timer else f"nothing is installed for {clean(str(folder))}")
+    note(f"removed for {clean(str(folder))}" if line or timer else f"nothing is installed for {clean(str(folder))}")
+    if not (line or timer):
+        _name_others(folder)
+
+
+def _name_others(folder: Path) -> None:
+    """Somebody in another folder looks for what is there."""
+    for other in cron.homes() if shutil.which("crontab") else ():
+        if other != str(folder):
+            note(f"the crontab has an entry of another home: {clean(other)} (--home names it)")
 
 
 def program() -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home, links
 from dispatcher.cli.render import clean, clean_block, json_out, out
-from dispatcher.cli.wording import clock, duration, money, tokens, until
+from dispatcher.cli.wording import clock, delivered, duration, money, plural, tokens, until
 from dispatcher.errors import NotFound
 from dispatcher.store import history, lookup, queue, reviews
 from dispatcher.task import Status
@@ -142,12 +142,14 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         ("brief", task.brief_path or "from stdin"),
         ("copy", task.copy_path or ""),
         ("branch", task.branch or ""),
-        ("commit", task.result_commit or ""),
+        ("delivered", delivered(task.result_commit, task.branch)),
+        ("commit", "" if task.branch else task.result_commit or ""),
         ("flags", ", ".join(task.flags)),
         ("next prompt", str(task.next.prompt) if task.status in _GOES_ON else ""),
         (
             "counters",
-            f"{counters.starts} starts, {counters.attempts} redispatches, {counters.finish_attempts} finish prompts",
+            f"{plural(counters.starts, 'start')}, {plural(counters.attempts, 'redispatch', 'redispatches')}, "
+            f"{plural(counters.finish_attempts, 'finish prompt')}",
         ),
     ]
 

@@ -16,11 +16,22 @@ if TYPE_CHECKING:
 Row = dict[str, "Any"]
 
 _ORDER = ("running", "queued", "waiting", "awaiting_approval", "needs_human", "needs_review", "paused", "failed")
-_NOTHING: Row = {"counts": {}, "running": [], "person": [], "holds": [], "next_wake": None, "last_success": []}
+_NOTHING: Row = {
+    "counts": {},
+    "running": [],
+    "review": [],
+    "person": [],
+    "holds": [],
+    "next_wake": None,
+    "last_success": [],
+}
 _NOTHING |= {"last_run": None, "schedule": None, "next_tick": None}
 
 
-def show_status(explicit: Path | None, *, as_json: bool) -> None:
+_MOST = 20  # rows of a section
+
+
+def show_status(explicit: Path | None, *, every: bool, as_json: bool) -> None:
     folder = home.find(explicit)
     now = time.time()
     found: Row = {"home": str(folder), "now": now, **_NOTHING}
@@ -29,6 +40,8 @@ def show_status(explicit: Path | None, *, as_json: bool) -> None:
 
         with home.opened(folder) as store:
             found |= glance.status(store, now)
+            if every:
+                found["tasks"] = glance.tasks(store)
     if found["schedule"]:
         from dispatcher.cron import next_tick
 
@@ -41,6 +54,10 @@ def show_status(explicit: Path | None, *, as_json: bool) -> None:
 def _print(found: Row, now: float) -> None:
     counts: dict[str, int] = found["counts"]
     shown = [f"{counts[name]} {name}" for name in (*_ORDER, *sorted(set(counts) - set(_ORDER))) if counts.get(name)]
+    gone = sum(row["gone"] for row in found["running"])
+    if gone:
+        whose = "its run is" if gone == counts["running"] == 1 else f"the run of {gone} is"
+        shown[0] += f" ({whose} gone; the next `dispatcher run` goes on)"
     out(f"{clean(found['home'])}: {', '.join(shown) if shown else 'nothing queued yet (dispatcher add BRIEF)'}")
     if found["next_wake"] is not None:
         out(f"next try {clock(found['next_wake'])} (in {duration(max(0.0, found['next_wake'] - now))})")
@@ -49,7 +66,13 @@ def _print(found: Row, now: float) -> None:
     if found["next_tick"] is not None:
         out(f"next run by cron {clock(found['next_tick'])} (in {duration(max(0.0, found['next_tick'] - now))})")
     _section("Running", found["running"], _running_columns(now))
-    _section("Needs a person", found["person"], _PERSON_COLUMNS)
+    if "tasks" in found:
+        _section("Tasks", found["tasks"], _PERSON_COLUMNS)
+    else:
+        _section("Needs a person", found["person"][:_MOST], _PERSON_COLUMNS)
+        _more(len(found["person"]))
+        _section("Ready for review", found["review"][:_MOST], _REVIEW_COLUMNS)
+        _more(counts.get("needs_review", 0))
     _section("On hold", found["holds"], _HOLD_COLUMNS)
     _section("Last success", found["last_success"], _success_columns(now))
 
@@ -58,6 +81,11 @@ def _section(title: str, rows: list[Row], columns: list[Column]) -> None:
     if rows:
         out()
         table(rows, columns, title=title)
+
+
+def _more(number: int) -> None:
+    if number > _MOST:
+        out(f"and {number - _MOST} more: dispatcher status --all")
 
 
 def _running_columns(now: float) -> list[Column]:
@@ -79,6 +107,13 @@ _PERSON_COLUMNS = [
     Column("status", "status"),
     Column("title", "title"),
     Column("reason", "reason", wide=True),
+]
+
+
+_REVIEW_COLUMNS = [
+    Column("id", "task", right=True),
+    Column("title", "title", wide=True),
+    Column("branch", "branch", least=100),
 ]
 
 

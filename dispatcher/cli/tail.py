@@ -41,8 +41,12 @@ def tail_task(number: int, explicit: Path | None, *, follow: bool, wanted: int |
             note(f"--- attempt {attempt.number}: {attempt.prompt} prompt to {clean(attempt.candidate)}")
             show = _raw if raw or errors else _reader(attempt)
             file = Path(attempt.folder) / ("stderr" if errors else "stdout")
+            said = False
             for line in _lines(file, _still_open(store, attempt) if follow else lambda: False):
+                said = True
                 show(line)
+            if not said:
+                note(_silence(attempt, file))
             attempt = _next(store, number, attempt) if follow and wanted is None else None
 
 
@@ -54,6 +58,14 @@ def _pick(store: Store, task: int, number: int | None) -> Attempt | None:
         if attempt.number == number:
             return attempt
     raise NotFound(f"task {task} has no attempt {number}", hint=f"it has {len(found)}")
+
+
+def _silence(attempt: Attempt, file: Path) -> str:
+    """Nothing at all looks like a fault of `tail`."""
+    if not file.exists():
+        return f"there is no {clean(str(file))}: prune removes old attempt folders, an import brings none"
+    ended = attempt.ended_at is not None
+    return f"the worker wrote nothing to its {file.name}" + (f" ({attempt.outcome})" if ended else " yet")
 
 
 def _next(store: Store, task: int, last: Attempt) -> Attempt | None:

@@ -49,6 +49,15 @@ def money(usd: float | None) -> str:
     return "" if usd is None else f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
+
+
+def delivered(commit: str | None, branch: str | None) -> str:
+    """The commit that the branch holds: a copy of the worker's, with trailers, so of another name."""
+    return f"as {commit} on {branch}" if commit and branch else ""
+
+
 def size(octets: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if octets < 1024:

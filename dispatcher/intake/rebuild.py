@@ -84,7 +84,7 @@ class _Notes:
 
     def lines(self) -> Iterator[str]:
         for reason, count in self.counts.items():
-            yield f"{count:,} times: {reason}"
+            yield f"{count:,} time{'s' * (count != 1)}: {reason}"
 
 
 # --- the journal ---------------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ async def launch(
         },
         programs=[started.command[0]],
     )
-    notes = (*attempt.notes, *worker.notes, *who_pays(candidate, worker))
+    notes = (*attempt.notes, *worker.notes, *who_pays(candidate, worker), *withheld(candidate, worker))
     if notes:
         history.update_attempt(ctx.store, attempt.id, notes=notes)
     variables = worker.variables
@@ -176,6 +176,13 @@ def who_pays(candidate: Candidate, worker: environment.WorkerEnvironment) -> tup
     credential = candidate.credential
     names = [name for name in credential.env if name in worker.variables]
     return (f"pays with {', '.join(names)} ({credential.name}, {credential.billing})",) if names else ()
+
+
+def withheld(candidate: Candidate, worker: environment.WorkerEnvironment) -> tuple[str, ...]:
+    """Only what this worker would have paid with: the other keys of this machine are of no concern to it."""
+    names = ", ".join(name for name in worker.stripped if money.pays(candidate, name))
+    kept = f"kept from the worker, since credential {candidate.credential.name} does not name it: {names}"
+    return (kept,) if names else ()
 
 
 def refuse_unpinned(candidate: Candidate) -> None:

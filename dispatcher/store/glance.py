@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Row = dict[str, "Any"]
 
 _RUNNING = """
-SELECT t.id, t.title, a.candidate, a.prompt, coalesce(a.started_at, t.updated_at) AS since
+SELECT t.id, t.title, t.owner, a.candidate, a.prompt, coalesce(a.started_at, t.updated_at) AS since
 FROM task t LEFT JOIN attempt a ON a.task_id = t.id AND a.ended_at IS NULL
 WHERE t.status = 'running' ORDER BY t.id
 """
@@ -24,6 +24,8 @@ _PERSON = """
 SELECT id, status, title, status_reason AS reason FROM task
 WHERE status IN ('needs_human', 'awaiting_approval', 'failed') ORDER BY id
 """
+_REVIEW = "SELECT id, title, branch FROM task WHERE status = 'needs_review' ORDER BY id LIMIT 21"
+_TASKS = "SELECT id, status, title, status_reason AS reason FROM task ORDER BY id"
 _HOLDS = """
 SELECT id, scope, key, until, reason, actor AS "by" FROM hold
 WHERE lifted_at IS NULL AND (until IS NULL OR until > ?) ORDER BY id
@@ -60,7 +62,8 @@ def status(store: Store, now: float) -> Row:
     wake = store.first(_NEXT_WAKE)
     return {
         "counts": {row["status"]: row["number"] for row in store.read("SELECT * FROM task_count WHERE number > 0")},
-        "running": _rows(store, _RUNNING),
+        "running": _running(store),
+        "review": _rows(store, _REVIEW),
         "person": _rows(store, _PERSON),
         "holds": _rows(store, _HOLDS, (now,)),
         "next_wake": None if wake is None else wake["at"],
@@ -68,6 +71,26 @@ def status(store: Store, now: float) -> Row:
         "last_run": _last_run(store),
         "schedule": store.get_meta("cron_schedule") or None,
     }
+
+
+def _running(store: Store) -> list[Row]:
+    """`gone`: the run that claimed it lives no more, so nothing goes on before the next one."""
+    rows = _rows(store, _RUNNING)
+    if rows:
+        import os
+        from pathlib import Path
+
+        from dispatcher.store import locks
+
+        logs = Path(os.path.dirname(store.path))
+        for row in rows:
+            row["gone"] = not locks.owner_alive(logs, row.pop("owner") or "")
+    return rows
+
+
+def tasks(store: Store) -> list[Row]:
+    """All tasks, by number."""
+    return _rows(store, _TASKS)
 
 
 def _last_run(store: Store) -> Row | None:

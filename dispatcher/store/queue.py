@@ -174,7 +174,7 @@ def _set_dependencies(transaction: Transaction, task_id: int, new: NewTask) -> N
     transaction.execute("DELETE FROM dependency WHERE task_id = ?", (task_id,))
     for needed, kind in _wanted_dependencies(new).items():
         if not transaction.rows("SELECT 1 FROM task WHERE id = ?", (needed,)):
-            raise NotFound(f"there is no task {needed} to wait for", hint="dispatcher log lists the tasks")
+            raise NotFound(f"there is no task {needed} to wait for", hint="dispatcher status --all lists the tasks")
         if transaction.rows(_REACHES, (needed, task_id)):
             raise BadInput(f"task {task_id} cannot wait for task {needed}: that one waits for it")
         values = {"task_id": task_id, "needs_task_id": needed, "kind": kind}
@@ -330,7 +330,7 @@ def _get(transaction: Transaction, task_id: int) -> Task:
 
 def _one(rows: Sequence[sqlite3.Row], task_id: int) -> Task:
     if not rows:
-        raise NotFound(f"there is no task {task_id}", hint="dispatcher log lists the tasks")
+        raise NotFound(f"there is no task {task_id}", hint="dispatcher status --all lists the tasks")
     return task_of(rows[0])
 
 

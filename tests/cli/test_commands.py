@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher import money
+from dispatcher.cli import doctor
+from dispatcher.config import initial
 from dispatcher.store import history, holds, queue
-from dispatcher.task import HoldScope, Status
+from dispatcher.store.locks import RunnerLock
+from dispatcher.task import Candidate, Expect, HoldScope, Status
 from tests.cli.conftest import Said
 from tests.cli.story import LATER, Story
 
@@ -151,7 +155,12 @@ def test_new_writes_a_brief_that_parses(home: Path, run: Run) -> None:
     for title in ("Fix the login redirect", 'Odd: "quotes", #hash & [brackets]', "yes", "ünïcode \U0001f600"):
         said = run("new", title)
         assert said.code == 0, said.err
-        added = run("add", said.out.strip(), "--json")
+        path = Path(said.out.strip())
+        unfilled = run("add", str(path))
+        assert (unfilled.code, "is still the template of `dispatcher new`" in unfilled.err) == (2, True)
+        assert "hint: say what is to be done" in unfilled.err
+        path.write_text(path.read_text(encoding="utf-8").replace("What is to be done, and why.", "Mend it."))
+        added = run("add", str(path), "--json")
         assert "which repository" in added.err  # everything else was read
     assert "is already there" in run("new", "Fix the login redirect").err
 
@@ -222,9 +231,55 @@ def test_status(story: Story, run: Run) -> None:
     assert [(row["key"], row["until"]) for row in found["holds"]] == [("large", None)]
     assert found["next_wake"] == LATER
     text = run("status").out
-    assert "1 running, 1 waiting, 1 needs_human" in text
+    assert "1 running (its run is gone; the next `dispatcher run` goes on), 1 waiting, 1 needs_human" in text
+    with RunnerLock(story.home / "logs") as alive:
+        story.store.connection.execute("UPDATE task SET owner = ? WHERE id = 1", (alive.owner,))
+        assert "1 running, 1 waiting, 1 needs_human" in run("status").out
     assert "evil \\e[2J\\u202e title" in text
     assert "a person lifts it" in text
+
+
+def test_status_lists_what_is_ready_for_review_and_every_task_when_asked(story: Story, run: Run) -> None:
+    for number in range(22):
+        task = story.task(f"Done {number + 1:02d}")
+        story.claim(task)
+        story.rest(task, Status.NEEDS_REVIEW, "one commit")
+    story.task("Not yet")
+    text = run("status").out
+    assert "Ready for review" in text
+    assert "Done 20" in text
+    assert "Done 21" not in text
+    assert "and 2 more: dispatcher status --all" in text
+    every = run("status", "--all").out
+    assert all(f"{number}" in every and f"Done {number:02d}" in every for number in range(1, 23))
+    assert "Not yet" in every
+    assert len(json.loads(run("status", "--all", "--json").out)["tasks"]) == 23
+    assert "hint: dispatcher status --all lists the tasks" in run("show", "99").err
+
+
+def test_review_of_what_was_not_begun_is_refused(story: Story, run: Run) -> None:
+    story.task()
+    said = run("review", "1")
+    assert (said.code, said.out) == (2, "")
+    assert "error: task 1 is queued: nothing was done yet, so there is nothing to review" in said.err
+
+
+def test_tail_of_a_silent_attempt_says_so(story: Story, run: Run) -> None:
+    folder = story.begin(story.task())
+    assert "the worker wrote nothing to its stdout yet" in run("tail", "1").err
+    (folder / "stderr").unlink()
+    assert "prune removes old attempt folders" in run("tail", "1", "--stderr").err
+
+
+def test_show_counts_in_words_and_names_the_delivered_commit(story: Story, run: Run) -> None:
+    task = story.task()
+    story.begin(task)
+    story.end(task, Status.NEEDS_REVIEW, "one commit")
+    queue.update(story.store, task.id, 1.0, branch="dispatcher/1-fix-it", result_commit="abc123")
+    for command in ("show", "review"):
+        assert "delivered" in run(command, "1").out
+        assert "as abc123 on dispatcher/1-fix-it" in run(command, "1").out
+    assert "1 start, 0 redispatches, 0 finish prompts" in run("show", "1").out
 
 
 def test_log_and_its_filters(story: Story, run: Run) -> None:
@@ -405,6 +460,54 @@ def test_a_dry_run_prints_the_plan_and_every_reason(story: Story, run: Run) -> N
     assert history.recent(story.store) == []
 
 
+def test_a_dry_run_names_what_a_run_would_refuse(story: Story, run: Run, repository: Path) -> None:
+    """The repository's own code stops the task; a key in the wrong place only skips the candidate."""
+    (repository / "opencode.json").write_text('{"plugin": ["./evil.js"]}', encoding="utf-8")
+    for words in (["add", "."], ["commit", "-qm", "a plugin"]):
+        subprocess.run(["git", "-C", str(repository), *words], check=True)
+    models = (story.home / "models.yaml").read_text(encoding="utf-8")
+    program = story.home / "opencode"
+    program.write_text("#!/bin/sh\necho 1.18.0\n", encoding="utf-8")
+    program.chmod(0o755)
+    models = models.replace("harness: scripted, model: demo/", "harness: opencode, model: opencode/")
+    (story.home / "models.yaml").write_text(f"{models}harnesses: {{opencode: {{path: {program}}}}}\n")
+    story.task("One", repository=str(repository), expect=Expect.COMMIT)
+    text = run("run", "--dry-run").out
+    assert "small: opencode would run code of this repository by itself: opencode.json" in text
+    assert "starts nothing: it would need a person" in text
+    assert "would go to" not in text
+    [ready] = json.loads(run("ready", "--json").out)
+    assert (ready["state"], ready["candidate"]) == ("refused", None)
+    assert run("run").code == 1  # as promised
+
+    program.write_text("#!/bin/sh\necho 7.0.0\n", encoding="utf-8")
+    story.task("Two", repository=str(repository), expect=Expect.COMMIT)
+    [planned] = json.loads(run("run", "--dry-run", "--json").out)
+    [refusal] = planned["refusals"]
+    assert refusal["needs_person"]
+    assert "7.0.0 is of a major version that was not tried" in refusal["reason"]
+
+
+def test_a_dry_run_says_that_wrong_money_skips_a_candidate(
+    story: Story, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(ctx: object, settings: object, candidate: Candidate, place: object) -> None:
+        if candidate.name == "small":
+            raise money.WrongMoney("small would not spend what zen says", hint="log out")
+
+    monkeypatch.setattr("dispatcher.runner.attempt.refuse_wrong_money", refuse)
+    story.task("One")
+    text = run("run", "--dry-run").out
+    assert "not small: small would not spend what zen says (log out)" in text
+    assert "would go to large" in text
+
+
+def test_a_dry_run_names_a_busy_host(story: Story, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.host.admission", lambda limits, paths, starting=0: "load 9.0 per core")
+    story.task("One")
+    assert "nothing would be started now: load 9.0 per core" in run("run", "--dry-run").err
+
+
 def test_an_idle_run(story: Story, run: Run) -> None:
     assert run("run") == Said(0, "nothing to do\n", "")
 
@@ -460,6 +563,23 @@ def test_init_makes_a_home_that_loads_and_never_replaces_one(home: Path, tmp_pat
     assert (fresh / "models.yaml").read_bytes() == before
 
 
+def test_init_says_whose_money_each_level_spends(
+    home: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = initial.Machine(opencode="/bin/opencode", claude="/bin/claude", claude_key=True)
+    monkeypatch.setattr(initial, "look_around", lambda environ: machine)
+    lines = run("init", str(tmp_path / "fresh")).out.splitlines()
+    assert "trivial, easy: free models, no account" in lines
+    assert any(line.startswith("medium, hard: SPENDS MONEY through ANTHROPIC_API_KEY") for line in lines)
+    assert run("trust", "--home", str(tmp_path / "fresh")).out.startswith("trusted: ")
+
+
+def test_doctor_hints_are_things_to_do() -> None:
+    assert doctor._machine_hint("load 9.0 per core is above max_load_per_core 4").startswith("wait")
+    assert "dispatcher prune" in doctor._machine_hint("1 GiB free at / is below min_free_disk 2 GiB")
+    assert doctor._git_hint("git knows no user.name and user.email here").startswith("git config --global user.name '")
+
+
 def test_doctor_finds_what_would_go_wrong(
     home: Path, repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -471,7 +591,7 @@ def test_doctor_finds_what_would_go_wrong(
     said = run("doctor", "--repo", str(repository), "--json")
     rows = json.loads(said.out)
     areas = {row["area"] for row in rows}
-    assert areas >= {"program", "home", "CLIs", "models", "credentials", "git", "repository", "disk", "lock"}
+    assert areas >= {"program", "home", "CLIs", "models", "credentials", "git", "repository", "host", "lock"}
     code = next(row for row in rows if row["area"] == "repository")
     assert code["state"] == "warn"
     assert ".opencode/plugin/evil.js, opencode.json" in code["text"]

@@ -64,7 +64,7 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(run: Any, words: list[str],
     assert lines[1] == hint
 
 
-@pytest.mark.parametrize(("error", "code"), [(BadInput("no", hint="do\x1b this"), 2), (InternalError("ours"), 1)])
+@pytest.mark.parametrize(("error", "code"), [(BadInput("no", hint="do\x1b this"), 2), (InternalError("ours"), 70)])
 def test_our_errors_bring_their_exit_code(run: Any, monkeypatch: pytest.MonkeyPatch, error: Any, code: int) -> None:
     monkeypatch.setattr(express, "run", fail_with(error))
     said = run("status")
@@ -79,7 +79,7 @@ def test_an_unknown_error_is_one_line_and_a_saved_traceback(
     monkeypatch.setattr(express, "run", fail_with(KeyError("what went wrong")))
     said = run("status")
     [file] = (tmp_path / "dispatcher").iterdir()
-    assert said.code == 1
+    assert said.code == 70
     assert said.err == f"error: internal error (KeyError); the traceback is in {file}\n"
     text = file.read_text(encoding="utf-8")
     assert "what went wrong" in text
@@ -102,6 +102,24 @@ def test_ctrl_c_is_no_error_of_ours(run: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(express, "run", fail_with(KeyboardInterrupt()))
     said = run("status")
     assert (said.code, said.err) == (entry.INTERRUPTED, "interrupted\n")
+
+
+def test_arguments_under_a_locale_that_knows_ascii_alone(home: Path, repository: Path, brief: Any) -> None:
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "dispatcher.cli"]
+    file = brief("# Grüße\n\nDo it.\n", name="grüße.md")
+    for more in (["add", "--repo", str(repository), str(file)], ["hold", "small", "--reason", "für später"]):
+        done = subprocess.run([*words, *more], env=ascii_only, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    holds = subprocess.run([*words, "holds", "--json"], env=ascii_only, capture_output=True, check=True)
+    assert "f\\u00fcr sp\\u00e4ter" in holds.stdout.decode()
+    done = subprocess.run(
+        [*words, "hold", "large", "--reason", b"\xff\xfe"], env=ascii_only, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        b"error: the argument '\\udcff\\udcfe' is not UTF-8 text",
+    )
 
 
 def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:

@@ -193,8 +193,12 @@ def test_install_show_remove(world: World) -> None:
     assert world.run("cron", "show", env=environment, check=True).stdout.strip() == line
     status = world.run("status", check=True).stdout
     assert "next run by cron" in status
+    for action in ("show", "remove"):
+        other = world.run("cron", action, "--home", str(world.root / "other"), env=environment)
+        assert f"the crontab has an entry of another home: {world.home}" in other.stderr
 
-    world.run("cron", "install", "--every", "1h", env=environment, check=True)
+    again = world.run("cron", "install", "--every", "1h", env=environment, check=True)
+    assert f"installed in your crontab for {world.home}:" in again.stderr
     assert table.read_text().count("# BEGIN dispatcher") == 1
     world.run("cron", "remove", env=environment, check=True)
     assert table.read_text() == "MAILTO=ann\n0 4 * * * backup\n"

@@ -197,9 +197,11 @@ def test_ctrl_c_twice_stops_now_and_goes_on_later(world: World) -> None:
     run = world.start("run")
     until(reached.exists, "the worker")
     run.send_signal(signal.SIGINT)
-    time.sleep(0.3)  # two signals that are pending at once are one
+    said = "finishing 1 worker; Ctrl-C again ends them now"  # two signals that are pending at once would be one
+    until(lambda: said in (world.root / "run.out").read_text(), "the first was taken")
     run.send_signal(signal.SIGINT)
     run.wait(60)
+    assert run.returncode == 130
     assert marked("sleep\x004325") == []
     assert world.task(task)["status"] == "queued", world.story(task)
     world.run("run", check=True)

@@ -95,8 +95,7 @@ def test_metered_keys_never_reach_a_subscription_worker(scripted: Purse) -> None
     assert not set(METERED) & set(seen)
     assert not set(METERED.values()) & set(seen.values())
     [attempt] = scripted.world.attempts(task)
-    assert "kept from the worker" in attempt["notes"]
-    assert "ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN" in attempt["notes"]
+    assert "kept from the worker" not in attempt["notes"], "this worker would not have paid with any of them"
     assert attempt["billed_usd"] == 0, "a plan costs nothing per run"
 
 

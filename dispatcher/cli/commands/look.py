@@ -13,11 +13,15 @@ app = typer.Typer()
 
 
 @app.command("status", rich_help_panel=LOOK)
-def status(home: Home = None, as_json: Json = False) -> None:
+def status(
+    home: Home = None,
+    every: Annotated[bool, typer.Option("--all", help="List all tasks by number.")] = False,
+    as_json: Json = False,
+) -> None:
     """What runs, waits, and needs a person."""
     from dispatcher.cli.status import show_status
 
-    show_status(home, as_json=as_json)
+    show_status(home, every=every, as_json=as_json)
 
 
 @app.command("ready", rich_help_panel=LOOK)

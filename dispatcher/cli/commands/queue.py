@@ -99,7 +99,8 @@ def run(
     finish and then stops; a second Ctrl-C ends them, and their tasks go on at the next run.
 
     Exit codes: 0 fine, also with nothing to do; 1 this run left a task that needs a person; 2 wrong usage or
-    configuration; 75 work is left but every model is on hold (stderr says until when).
+    configuration; 70 a fault of the program itself; 75 work is left but every model is on hold (stderr says until
+    when); 130 a second Ctrl-C ended workers.
     """
     from dispatcher.cli.running import run_queue
 
