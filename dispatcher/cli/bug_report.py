@@ -49,7 +49,7 @@ def write_report(task_id: int, explicit: Path | None, output: Path | None) -> No
     target = output or Path(f"dispatcher-report-{task_id}.tar.gz")
     folder = home.find(explicit)
     clean_text = cleaner(folder)
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         queue.get(store, task_id)
         parts = list(_parts(store, folder, task_id))
     try:

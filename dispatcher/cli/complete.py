@@ -72,7 +72,7 @@ def _tasks() -> Iterator[tuple[str, str]]:
     from dispatcher.cli import home
     from dispatcher.store import glance
 
-    with home.existing(None) as store:
+    with home.existing(None, reading=True) as store:
         for row in glance.task_names(store):
             yield str(row["id"]), f"{row['status']}: {row['title']}"
 
@@ -105,6 +105,6 @@ def _holds() -> Iterator[tuple[str, str]]:
     from dispatcher.cli import home
     from dispatcher.store import glance
 
-    with home.existing(None) as store:
+    with home.existing(None, reading=True) as store:
         for hold in glance.status(store, time.time())["holds"]:
             yield hold["key"], hold["reason"]

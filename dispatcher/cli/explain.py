@@ -51,7 +51,7 @@ _CHARGED = "This is seen only when the first answer comes: that one turn was cha
 
 
 def explain_task(number: int, explicit: Path | None, *, as_json: bool) -> None:
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         task = queue.get(store, number)
         chapters = [*_attempts(store, task), *_happenings(store, task)]
     chapters.sort(key=lambda chapter: chapter["at"])  # stable: what an attempt led to stands behind it

@@ -37,28 +37,34 @@ def configured(explicit: Path | None) -> Config:
 def has_store(home: Path) -> bool:
     """Whether something was ever queued there. Asking makes nothing, not even the folder.
 
-    A journal without its database counts: opening it then says what was lost, where "nothing queued" would be a lie.
+    A journal or an attempt without its database counts: opening it then says what was lost, where "nothing queued"
+    would be a lie.
     """
-    return any((home / "logs" / name).exists() for name in ("dispatcher.db", "dispatcher.db.journal.jsonl"))
+    logs = home / "logs"
+    if any((logs / name).exists() for name in ("dispatcher.db", "dispatcher.db.journal.jsonl")):
+        return True
+    return any(logs.glob("[0-9]*/[0-9]*/attempt.json"))
 
 
 @contextmanager
-def opened(home: Path) -> Iterator[Store]:
-    """The store of a home, made when it is not there yet."""
+def opened(home: Path, *, reading: bool = False) -> Iterator[Store]:
+    """The store of a home, made when it is not there yet. Who only reads may read one that cannot be written."""
     from dispatcher import store
     from dispatcher.config import database
 
-    with store.open(database(home)) as found:
+    file = home / "logs" / "dispatcher.db"
+    looking = reading and file.exists() and not store.can_write(str(file))
+    with store.open(file, read_only=True) if looking else store.open(database(home)) as found:
         yield found
 
 
 @contextmanager
-def existing(explicit: Path | None) -> Iterator[Store]:
+def existing(explicit: Path | None, *, reading: bool = False) -> Iterator[Store]:
     """The store of a home in which something was queued before; looking around creates nothing."""
     home = find(explicit)
     if not has_store(home):
         raise BadInput(f"nothing was ever queued in {home}", hint="queue something with: dispatcher add BRIEF")
-    with opened(home) as found:
+    with opened(home, reading=reading) as found:
         yield found
 
 

@@ -84,7 +84,7 @@ def show_log(
         limit=limit,
         columns=_names(columns, all_of_them=as_json or as_jsonl or as_csv),
     )
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         if as_jsonl:
             return jsonl_out(lookup.pages(store, query))
         shown = [_column(name) for name in query.columns]

@@ -17,7 +17,7 @@ from dispatcher.store import Store
 
 
 def run(what: str, file: Path | None, explicit: Path | None) -> None:
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         if what == "path":
             return out(clean(store.path))
         if what == "backup":

@@ -20,7 +20,7 @@ KINDS = ("export", "joblog", "opencode", "claude")
 
 def export_log(file: Path | None, explicit: Path | None) -> None:
     """To a file that appears when it is whole, or to stdout."""
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         lines = transfer.export_lines(store)
         if file is None:
             for line in lines:

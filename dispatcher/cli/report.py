@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 from dispatcher import report as reports
 from dispatcher.cli import home
 from dispatcher.cli.log import moment, repository_path
-from dispatcher.cli.render import Column, clean, csv_out, json_out, note, out
+from dispatcher.cli.render import Column, clean, csv_out, json_out, note, on_terminal, out
 from dispatcher.cli.render import table as print_table
 from dispatcher.cli.wording import clock
 from dispatcher.errors import BadInput
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DAY = 86400.0
+
+# What a narrow terminal does without, first the first; of tables whose columns are not themselves the subject.
+_MISSED = (
+    "tokens_reasoning", "tokens_cache_write", "tokens_cache_read", "nearly_lost", "false_done", "saved", "billed", "priced",
+    "rejected", "not_delivered", "failed", "completed", "quota_events", "tokens_input", "tokens_output", "tasks",
+    "billed_usd", "minutes_per_accepted", "minutes", "list_price_usd",
+)  # fmt: skip
+_ROOMY = 150  # places that the widest table takes
+_KEEP_ALL = ("outcomes", "tasks", "summary")
 
 
 def show_report(
@@ -56,7 +66,7 @@ def show_report(
         "batch": batch,
     }
     given = {name: value for name, value in named.items() if value is not None}
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         found = _made(store, span, given, by=by, unit=unit or _unit(span, now), now=now, tasks=tasks if html else 0)
     if html is not None:
         return _write_page(found, html)
@@ -138,15 +148,20 @@ def _print(found: Report, tables: tuple[Table, ...]) -> None:
         if table.rows:
             out()
             _print_table(table)
+    if on_terminal() and shutil.get_terminal_size().columns < _ROOMY:
+        note("a wider terminal shows more columns; --csv --table NAME, --json and --html have all")
 
 
 def _print_table(table: Table) -> None:
-    columns = [_terminal_column(column) for column in table.columns]
+    columns = [_terminal_column(column, table) for column in table.columns]
     print_table(table.rows, columns, title=table.title)
 
 
-def _terminal_column(column: reports.Column) -> Column:
-    return Column(column.key, column.title, lambda value: shown.shown(value, column), right=shown.is_number(column))
+def _terminal_column(column: reports.Column, table: Table) -> Column:
+    optional = column.key in _MISSED and table.name not in _KEEP_ALL
+    least = len(_MISSED) - _MISSED.index(column.key) if optional else 0
+    number = shown.is_number(column)
+    return Column(column.key, column.title, lambda value: shown.shown(value, column), right=number, least=least)
 
 
 def _print_csv(found: Report, name: str) -> None:

@@ -92,7 +92,7 @@ def lift_hold(name: str, explicit: Path | None, *, as_json: bool) -> None:
 def _active(config: Config, now: float) -> list[Hold]:
     if not home.has_store(config.home):
         return []
-    with home.opened(config.home) as store:
+    with home.opened(config.home, reading=True) as store:
         return list(holds.active(store, now))
 
 

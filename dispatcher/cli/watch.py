@@ -57,7 +57,7 @@ class Screen:
 def watch_home(explicit: Path | None, *, once: bool, every: float) -> None:
     folder = home.find(explicit)
     jobs = _jobs(explicit)
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         if once or not on_terminal():
             return _print_once(look(store, folder, jobs, time.time()))
         return _live(store, folder, jobs, every)

@@ -30,6 +30,7 @@ SCHEMA_VERSION = 5  # PRAGMA user_version; equals the number of the newest migra
 APPLICATION_ID = 0x64737063  # "dspc" in the file header: tells our database from any other
 BUSY_SECONDS = 60.0
 _SMALLEST = 512  # bytes of the smallest page, and so of the smallest database
+_SHOWN = 5  # traces that an error names
 REBUILD = "`dispatcher import --rebuild` makes it again from the journal and the attempt folders"
 
 
@@ -190,11 +191,13 @@ def _any_text(value: bytes) -> str:
 def open(path: Path | str, *, read_only: bool = False, rebuild: bool = False, vfs: str | None = None) -> Store:
     """Open the database at `path`, make it when there is none, bring it up to date when it is older.
 
-    `read_only` refuses every change (for SQL that a person typed). `rebuild` allows an empty database although traces
-    of an earlier one lie beside it. `vfs` names another file layer of SQLite, such as `unix-dotfile` for a disk
-    without working locks.
+    `read_only` refuses every change (for SQL that a person typed), and so needs nothing but to read. `rebuild` allows
+    an empty database although traces of an earlier one lie beside it. `vfs` names another file layer of SQLite, such as
+    `unix-dotfile` for a disk without working locks.
     """
     file = os.path.abspath(path)
+    if read_only and not can_write(file):
+        return _open_to_look(file, vfs)
     _prepare_folder(file, rebuild=rebuild)
     try:
         connection = connect(file, vfs)
@@ -213,9 +216,59 @@ def open(path: Path | str, *, read_only: bool = False, rebuild: bool = False, vf
     return store
 
 
-def connect(file: str, vfs: str | None = None) -> sqlite3.Connection:
+def can_write(file: str) -> bool:
+    """Whether this user may change the database: the file, and the files that SQLite makes beside it."""
+    return all(os.access(path, os.W_OK) for path in (os.path.dirname(file), file) if os.path.lexists(path))
+
+
+def _open_to_look(file: str, vfs: str | None) -> Store:
+    """A database that cannot be written is read as it lies there; nothing is made beside it and nothing is upgraded.
+
+    SQLite reads the write-ahead log only where its side files exist or can be made. Without a log, the file itself is
+    all that there is, and nobody can be changing it.
+    """
+    try:
+        if not os.path.getsize(file):
+            raise StoreError(f"the database {file} is empty, and nothing can be written there", hint=REBUILD)
+        try:
+            store = _look(file, vfs, "mode=ro")
+        except sqlite3.OperationalError:
+            if os.path.exists(f"{file}-wal") and os.path.getsize(f"{file}-wal"):
+                raise
+            store = _look(file, vfs, "mode=ro&immutable=1")
+    except OSError as error:
+        raise StoreError(
+            f"the database {file} cannot be read: {error.strerror}", hint="check the owner and the permissions"
+        ) from None
+    except sqlite3.Error as error:
+        raise explain(error, file) from error
+    version = user_version(store.connection)
+    if version != SCHEMA_VERSION:
+        store.close()
+        raise StoreError(
+            f"the database {file} has schema version {version}, not {SCHEMA_VERSION}, and nothing can be written there",
+            hint="make its folder writable once, or copy the home to a place that is",
+        )
+    return store
+
+
+def _look(file: str, vfs: str | None, how: str) -> Store:
+    connection = connect(file, vfs, how)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read is what opens the file
+        connection.execute("PRAGMA query_only = ON")
+        return Store(connection, file, _pragma_journal(connection, "PRAGMA journal_mode"))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect(file: str, vfs: str | None = None, how: str = "") -> sqlite3.Connection:
     """A bare connection with our settings: autocommit, rows by name, foreign keys."""
-    uri = "file:" + file.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + (f"?vfs={vfs}" if vfs else "")
+    options = "&".join(filter(None, (f"vfs={vfs}" if vfs else "", how)))
+    uri = (
+        "file:" + file.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + (f"?{options}" if options else "")
+    )
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
@@ -232,27 +285,37 @@ def _prepare_folder(file: str, *, rebuild: bool) -> None:
     folder, name = os.path.split(file)
     try:
         os.makedirs(folder, exist_ok=True)
-        if os.path.exists(file):
-            if 0 < os.path.getsize(file) < _SMALLEST:  # SQLite would take it for an empty database
-                raise _set_aside(file)
+        octets = os.path.getsize(file) if os.path.exists(file) else 0  # of 0 bytes: lost, or this moment made
+        if 0 < octets < _SMALLEST:  # SQLite would take it for an empty database
+            raise _set_aside(file)
+        if octets or rebuild:
             return
-        if rebuild:
-            return
-        traces = [entry for entry in os.listdir(folder) if _is_trace(entry, name)]
+        traces = [entry for entry in os.listdir(folder) if _is_trace(folder, entry, name)]
     except OSError as error:
         raise StoreError(
             f"the folder {folder} cannot be used for the database: {error.strerror}",
             hint="check its owner and permissions, or choose another home with --home",
         ) from error
-    if traces:
+    if traces and not (os.path.exists(file) and os.path.getsize(file)):  # another first start was faster
+        there = f"the database {file} is empty" if os.path.exists(file) else f"there is no database at {file}"
+        shown = ", ".join(sorted(traces)[:_SHOWN]) + (", ..." if len(traces) > _SHOWN else "")
         raise StoreError(
-            f"there is no database at {file}, but {', '.join(sorted(traces))} of an earlier one",
+            f"{there}, but {shown} of an earlier one",
             hint=f"{REBUILD}; to begin with an empty queue, move these files away",
         )
 
 
-def _is_trace(entry: str, name: str) -> bool:
-    return entry.startswith(f"{name}.damaged-") or entry == f"{name}.journal.jsonl"
+def _is_trace(folder: str, entry: str, name: str) -> bool:
+    """A database that was set aside, the journal, or a task's folder with an attempt in it."""
+    if entry.startswith(f"{name}.damaged-") or entry == f"{name}.journal.jsonl":
+        return True
+    if not entry.isdecimal():
+        return False
+    task = os.path.join(folder, entry)
+    try:
+        return any(os.path.exists(os.path.join(task, number, "attempt.json")) for number in os.listdir(task))
+    except NotADirectoryError:
+        return False
 
 
 def _set_aside(file: str) -> StoreError:

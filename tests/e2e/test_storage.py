@@ -111,6 +111,31 @@ def test_a_disk_that_is_full_before_a_worker_starts(world: World, small_disk: Pa
     assert world.task(task)["status"] == "needs_review", world.story(task)
 
 
+def test_a_home_that_cannot_be_written_can_be_looked_at(world: World) -> None:
+    """A disk that was mounted read-only: looking works, and what would change something says why it does not."""
+    world.add(world.brief("one", "Do it."))
+    inside = ["unshare", "-m", "sh", "-c"]
+    lock = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    if subprocess.run([*inside, lock, str(world.home), "true"], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+
+    def locked(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [*inside, lock, str(world.home), *world.command(*words)]
+        return subprocess.run(command, env=world.environment, capture_output=True, text=True, check=False)
+
+    before = sorted(os.listdir(world.home / "logs"))
+    for words in (["status"], ["log"], ["show", "1"], ["report"], ["export"], ["explain", "1"]):
+        said = locked(*words)
+        assert (said.returncode, said.stderr.count("error")) == (0, 0), (words, said.stderr)
+        assert said.stdout
+    for words in (["cancel", "1"], ["add", str(world.home / "briefs/one.md"), "--again"], ["run"]):
+        said = locked(*words)
+        assert said.returncode == 2, words
+        assert "logs is not writable" in said.stderr
+    assert sorted(os.listdir(world.home / "logs")) == before
+    assert world.task(1)["status"] == "queued"
+
+
 def test_a_database_of_garbage(world: World) -> None:
     """It is moved aside with its name told; no empty queue takes its place, now or at the next start."""
     task = world.add(world.brief("done", script({"steps": WORK})))

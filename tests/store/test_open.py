@@ -116,6 +116,31 @@ def test_a_queue_that_vanished_is_not_begun_anew(path: Path) -> None:
         store.open(path)
 
 
+@pytest.mark.parametrize("empty", [False, True], ids=["missing", "zero bytes"])
+@pytest.mark.parametrize("trace", ["dispatcher.db.journal.jsonl", "3/1/attempt.json"])
+def test_traces_of_a_queue_are_never_taken_for_a_first_start(tmp_path: Path, trace: str, empty: bool) -> None:
+    path = tmp_path / "logs" / "dispatcher.db"
+    left = path.parent / trace
+    left.parent.mkdir(parents=True)
+    left.write_text("{}\n")
+    if empty:
+        path.touch()
+    with pytest.raises(StoreError, match=f"{trace.partition('/')[0]} of an earlier one") as caught:
+        store.open(path)
+    assert ("is empty" in caught.value.message) == empty
+    assert path.exists() == empty
+    store.open(path, rebuild=True).close()
+    store.open(path).close()
+
+
+def test_an_empty_file_alone_is_a_first_start(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    (path.parent / "7").mkdir()
+    (path.parent / "8").touch()
+    store.open(path).close()
+
+
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
     with pytest.raises(StoreError, match="cannot be used for the database"):
@@ -171,6 +196,28 @@ def test_read_only(path: Path) -> None:
         assert db.read("SELECT * FROM v_tasks") == []
         with pytest.raises(StoreError, match="cannot be written"):
             add(db)
+
+
+def test_what_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write everywhere, so the answer of the system is played here."""
+    with store.open(path) as db:
+        add(db)
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        with store.open(path, read_only=True) as beside:  # a writer is at work: its log is read, too
+            assert len(queue.tasks(beside)) == 1
+    with store.open(path, read_only=True) as db:
+        assert len(queue.tasks(db)) == 1
+        with pytest.raises(StoreError, match="cannot be written"):
+            add(db)
+    sqlite3.connect(path).execute("PRAGMA user_version = 4").connection.close()
+    with pytest.raises(StoreError, match=r"schema version 4.*nothing can be written"):
+        store.open(path, read_only=True)
+    path.write_bytes(b"")
+    with pytest.raises(StoreError, match="is empty, and nothing can be written"):
+        store.open(path, read_only=True)
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.open(path, read_only=True)
 
 
 def test_a_reader_that_stays_open_never_blocks_a_writer(db: Store, path: Path) -> None:
