@@ -33,7 +33,7 @@ def show_ready(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
 
     config = home.configured(explicit)
     now = time.time()
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         rows = [
             _row(store, planned, now)
             for planned in scheduler.plan(config, store, logs_dir(config.home), now, os.environ)

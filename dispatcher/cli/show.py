@@ -26,7 +26,7 @@ _GOES_ON = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUS
 
 
 def show_task(number: int, explicit: Path | None, *, brief: bool, only: int | None, as_json: bool) -> None:
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         task = queue.get(store, number)
         attempts = history.attempts(store, number)
         if only is not None:
@@ -43,7 +43,7 @@ def show_file(number: int, explicit: Path | None, *, attempt: int | None, names:
     """Files of one attempt, line by line: they may be as large as `log_bytes` allows."""
     from pathlib import Path
 
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         queue.get(store, number)
         folder = Path(pick_attempt(history.attempts(store, number), number, attempt).folder)
     for name in names:
@@ -67,7 +67,7 @@ def pick_attempt(attempts: list[Attempt], task: int, number: int | None) -> Atte
 
 
 def print_copy(number: int, explicit: Path | None) -> None:
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         task = queue.get(store, number)
     if task.copy_path is None:
         raise NotFound(f"task {number} has no copy yet", hint="a copy is made when the task first runs")

@@ -38,7 +38,7 @@ def show_status(explicit: Path | None, *, every: bool, as_json: bool) -> None:
     if home.has_store(folder):
         from dispatcher.store import glance
 
-        with home.opened(folder) as store:
+        with home.opened(folder, reading=True) as store:
             found |= glance.status(store, now)
             if every:
                 found["tasks"] = glance.tasks(store)

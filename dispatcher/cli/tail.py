@@ -29,7 +29,7 @@ _GOES_ON = frozenset({Status.RUNNING, Status.QUEUED, Status.WAITING})
 def tail_task(number: int, explicit: Path | None, *, follow: bool, wanted: int | None, raw: bool, errors: bool) -> None:
     from pathlib import Path
 
-    with home.existing(explicit) as store:
+    with home.existing(explicit, reading=True) as store:
         queue.get(store, number)
         attempt = _pick(store, number, wanted)
         while attempt is None and follow and _goes_on(store, number):
