@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,12 +25,13 @@ from dispatcher.demo import scenes
 from dispatcher.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 WORKERS = ("auto", "opencode", "claude", "both", "scripted")
 
 _MODEL_IDS = {"opencode": "scripted/{}", "claude": "claude-{}-1", "scripted": "scripted/{}"}
 _INVENTED_KEY = "an-invented-key"
+_PR_SET_PDEATHSIG = 1
 
 _COLUMNS = [
     Column("task", "task", right=True),
@@ -219,8 +222,33 @@ def _dispatcher(stage: Stage, environment: Mapping[str, str], *words: str) -> in
     """One command of ours, in the demo's environment; what it says goes to stderr, the log alone is our output."""
     command = [sys.executable, "-m", "dispatcher.cli", *words, "--home", str(stage.home)]
     return subprocess.run(
-        command, cwd=stage.root, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+        command,
+        cwd=stage.root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        check=False,
+        preexec_fn=_end_with_parent(),
     ).returncode
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """What a child does first: when the demo is killed, the kernel sends it SIGTERM, on which `run` ends its workers.
+
+    The libraries are loaded here, before the fork. None where there is no prctl (it is Linux's own).
+    """
+    import ctypes
+
+    prctl, demo = getattr(ctypes.CDLL(None), "prctl", None), os.getpid()
+    if prctl is None:
+        return None
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != demo:  # it was killed in this very moment
+            os._exit(1)
+
+    return ask
 
 
 def _report(stage: Stage) -> None:
@@ -233,6 +261,7 @@ def _report(stage: Stage) -> None:
     out(f"home        {stage.home}  (models.yaml, briefs/, logs/)")
     out(f"repository  {stage.repository}  (git branch shows the delivered branches)")
     out(f"try next    dispatcher show {len(scenes.SCENES)} --home {stage.home}")
+    out(f"remove it   rm -rf {shlex.quote(str(stage.root))}  (everything of the demo is in there)")
 
 
 def _workers(stage: Stage) -> str:

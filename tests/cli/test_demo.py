@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ from dispatcher.demo import scenes
 from dispatcher.demo.script import Script
 from tests.cli.conftest import Said
 from tests.clis import need_cli
+from tests.e2e.test_crash import until
+from tests.e2e.world import marked
 
 REAL = pytest.mark.real_cli
 
@@ -66,7 +70,10 @@ def check_story(said: Said, folder: Path) -> list[dict[str, Any]]:
     assert said.out.splitlines()[0].split() == [
         *("task", "try", "worker", "candidate", "prompt", "outcome", "then", "took", "task", "is", "title"),
     ]
-    assert said.out.splitlines()[-1] == f"try next    dispatcher show 3 --home {folder}/home"
+    assert said.out.splitlines()[-2:] == [
+        f"try next    dispatcher show 3 --home {folder}/home",
+        f"remove it   rm -rf {folder}  (everything of the demo is in there)",
+    ]
     return rows
 
 
@@ -80,6 +87,31 @@ def test_on_the_built_in_worker_where_no_cli_is_installed(tmp_path: Path) -> Non
     check_story(said, folder)
     assert "the built-in scripted worker" in said.out
     assert {entry.name for entry in tmp_path.iterdir()} == {"demo"}, "it keeps to its own folder"
+
+
+def test_a_demo_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    """`kill -9` while a worker is at work: its run, the supervisor and the worker end, too."""
+    ready, programs = tmp_path / "ready", tmp_path / "programs"
+    programs.mkdir()
+    real = f'[ -z "$DISPATCHER_ATTEMPT" ] && exec {shutil.which("git")} "$@"'
+    hanging = f"#!/bin/sh\n{real}\ntouch {ready}\nexec sleep 300\n"
+    (programs / "git").write_text(hanging)
+    (programs / "git").chmod(0o755)
+    command = [sys.executable, "-m", "dispatcher.cli", "demo", str(tmp_path / "demo"), "--worker", "scripted"]
+    environment = {**os.environ, "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment)
+    try:
+        until(ready.exists, "a worker at work")
+        assert len(marked(str(tmp_path))) > 2
+        process.kill()
+        process.wait()
+        until(lambda: marked(str(tmp_path)) == [], "the end of all that it began")
+    finally:
+        process.kill()
+        process.wait()
+        for pid in marked(str(tmp_path)):
+            os.kill(pid, signal.SIGKILL)
 
 
 @REAL
