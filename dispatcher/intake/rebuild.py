@@ -1,5 +1,8 @@
 """A lost database made anew: queue, holds, reviews, approvals and attempts from the journal, the rest from folders.
 
+One journal may tell of two queues: a database that was lost without being noticed began to count from 1 again. Whatever
+has a number that is taken gets the next free one, and the lines after it are about that one.
+
 The journal repeats every change after its commit, so its order is the order of what happened. Attempts that it does not
 know (a power cut took its last lines, or it is lost itself) are read from their folders: the harness judges their
 output again. Nothing runs by itself afterwards that was not certain before: a task with an attempt that nobody judged
@@ -39,6 +42,7 @@ _CHANGES = {  # kinds that change columns of a row -> its table
     "answer": "approval",
     "consumed": "approval",
 }
+_REFERENCES = {"task_id": "task", "attempt_id": "attempt", "approval_id": "approval"}  # column -> table
 _NOTE = "UPDATE task SET notes = CASE notes WHEN '' THEN :note ELSE notes || char(10) || :note END WHERE id = :id"
 _UNJUDGED = "the database was rebuilt, and nobody has judged its last attempt"
 
@@ -78,11 +82,16 @@ class _Notes:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self.said: list[str] = []
+
+    def say(self, words: str) -> None:
+        self.said.append(words)
 
     def add(self, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
 
     def lines(self) -> Iterator[str]:
+        yield from self.said
         for reason, count in self.counts.items():
             yield f"{count:,} time{'s' * (count != 1)}: {reason}"
 
@@ -95,15 +104,68 @@ def _replay(store: Store, path: str, notes: _Notes, tell: Callable[[int], None] 
         notes.add("there is no journal; briefs, holds and reviews are lost")
         return 0
     known = {table: _columns(store, table) for table in {*_ROWS.values(), "check_result"}}
+    numbers = _Numbers(store, notes)
     count = 0
     for count, entry in enumerate(journal.entries(path), 1):
         if tell is not None:
             tell(count)
         try:
-            _apply(store, entry, known)
+            line = numbers.translated(entry)
+            if line is not None:
+                _apply(store, line, known)
         except (DispatcherError, KeyError, TypeError, ValueError) as error:
             notes.add(f"a line of the journal could not be used ({type(error).__name__})")
     return count
+
+
+class _Numbers:
+    """The numbers of the journal and those of the rows, where a second queue used the same ones."""
+
+    def __init__(self, store: Store, notes: _Notes) -> None:
+        self.store = store
+        self.notes = notes
+        self.now: dict[tuple[str, int], int] = {}
+
+    def translated(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The line with the numbers of the rows; None when it only repeats a row that is there."""
+        found = self._references(entry)
+        kind = found["kind"]
+        if kind in _ROWS:
+            return self._row(_ROWS[kind], found)
+        if kind == "checks":
+            found["results"] = [self._references(row) for row in found["results"]]
+        tables = {"checks": "attempt", "note": "task", "lift": "hold", "revoke": "approval_grant", **_CHANGES}
+        return found if kind not in tables else {**found, "id": self._of(tables[kind], found["id"])}
+
+    def _references(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(entry)
+        for name, table in _REFERENCES.items():
+            if found.get(name) is not None:
+                found[name] = self._of(table, found[name])
+        for name in ("after", "after_accepted"):
+            if name in found:
+                found[name] = [self._of("task", needed) for needed in found[name]]
+        return found
+
+    def _row(self, table: str, entry: dict[str, Any]) -> dict[str, Any] | None:
+        old = int(entry["id"])
+        there = self.store.first(f"SELECT * FROM {table} WHERE id = ?", (self._of(table, old),))
+        if there is None:
+            return {**entry, "id": self._of(table, old)}
+        if all(entry.get(name) == there[name] for name in _SAME if name in there.keys()):  # noqa: SIM118  (a Row)
+            return None
+        new = int(self.store.read(f"SELECT max(id) + 1 AS id FROM {table}")[0]["id"])
+        self.now[table, old] = new
+        if table == "task":
+            self.notes.say(f"the journal tells of two tasks {old}: the later one is task {new} now")
+        return {**entry, "id": new}
+
+    def _of(self, table: str, number: Any) -> int:
+        return self.now.get((table, int(number)), int(number))
+
+
+# What no two rows of one number share, and what never changes in a row.
+_SAME = ("created_at", "started_at", "asked_at", "at", "marker", "brief_digest", "key", "text", "tool", "task_id")
 
 
 def _columns(store: Store, table: str) -> frozenset[str]:
@@ -169,13 +231,15 @@ def _folders(logs: Path) -> list[Path]:
 
 def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> None:
     task, number = int(folder.parent.name), int(folder.name)
-    row = store.first("SELECT id, ended_at FROM attempt WHERE task_id = ? AND number = ?", (task, number))
     try:
         attempt = spec.read(folder)
         record = spec.read_exit(folder)
         outcome = _outcome(folder, attempt, record, now)
     except (DispatcherError, OSError, ValueError) as error:
         return notes.add(f"an attempt folder could not be read ({type(error).__name__})")
+    row = store.first("SELECT id, ended_at FROM attempt WHERE marker = ?", (attempt.marker,))
+    if row is None and store.first("SELECT 1 FROM attempt WHERE task_id = ? AND number = ?", (task, number)):
+        return notes.say(f"{folder} is not read: attempt {number} of task {task} was another one")
     if row is None:
         _add_task(store, task, folder, now)
         started = record.started_at if record else (folder / "attempt.json").stat().st_mtime
@@ -280,11 +344,19 @@ def _fill_tasks(store: Store) -> None:
             "UPDATE task SET final_text = (SELECT a.final_text FROM attempt a WHERE a.task_id = task.id "
             "AND a.final_text <> '' ORDER BY a.number DESC LIMIT 1) WHERE final_text IS NULL"
         )
-        for row in store.read("SELECT task_id, folder FROM attempt WHERE number = 1 AND folder <> ''"):
+        for row in store.read("SELECT task_id, folder, marker FROM attempt WHERE number = 1 AND folder <> ''"):
             before = Path(row["folder"]) / "before.json"
-            if before.exists():
+            if before.exists() and _is_of(Path(row["folder"]), row["marker"]):
                 text = before.read_text(encoding="utf-8", errors="replace")
                 transaction.change("task", row["task_id"], {"task_base": text}, " AND task_base IS NULL")
+
+
+def _is_of(folder: Path, marker: str) -> bool:
+    """Whether the folder is this attempt's: another of the same number may have taken its place."""
+    try:
+        return spec.read(folder).marker == marker
+    except DispatcherError:
+        return False
 
 
 def _leave_to_people(store: Store, now: float) -> None:

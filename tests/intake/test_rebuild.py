@@ -139,6 +139,62 @@ def test_people_s_words_are_in_the_journal(home: Path) -> None:
     again.store.close()
 
 
+def test_a_journal_of_two_queues_brings_both_back(home: Path) -> None:
+    """The database was lost and nobody noticed: a second queue counted from 1 again, into the same journal."""
+    from dispatcher.intake import rebuild
+    from dispatcher.store import history
+
+    file = database(home)
+    journal, first = Path(f"{file}.journal.jsonl"), Path(f"{file}.first")
+    told = []
+    for title, folder in (("One", "old"), ("Two", "new")):
+        story = Story(home)
+        task = story.task(title)
+        after = story.task(f"{title} and more", after=(task.id,))
+        story.claim(task)
+        fields = {"prompt": "first", "candidate": "small", "harness": "scripted", "model": "m", "credential": "zen"}
+        begun = history.begin_attempt(
+            story.store, task_id=task.id, **fields, billing="free", folder=folder, marker=f"1-{folder}", started_at=1.0
+        )
+        history.end_attempt(
+            story.store, begun.id, 2.0, attempt_fields={"final_text": ""}, task_fields={}, event="", holds=()
+        )
+        held = holds.add(story.store, HoldScope.CANDIDATE, folder, None, "why", "me", 7.0)
+        holds.lift(story.store, held.id, "me", 8.0)
+        queue.add_note(story.store, task.id, 5.0, f"about {title}", "me")
+        story.rest(task, Status.NEEDS_REVIEW, "complete")
+        reviews.decide(story.store, queue.get(story.store, task.id), 9.0, Status.ACCEPTED, by="me", text=title)
+        assert (task.id, after.id) == (1, 2)
+        story.store.close()
+        for name in ("", "-wal", "-shm"):
+            Path(f"{file}{name}").unlink(missing_ok=True)
+        told.append(journal.read_bytes())
+        journal.rename(first)
+    journal.write_bytes(b"".join([*told, told[1]]))  # and lines that are there twice say nothing new
+
+    done = rebuild.rebuild(file, 10.0)
+    assert (done.tasks, done.attempts) == (4, 2)
+    assert [line for line in done.notes if "two tasks" in line] == [
+        "the journal tells of two tasks 1: the later one is task 3 now",
+        "the journal tells of two tasks 2: the later one is task 4 now",
+    ]
+    again = Story(home)
+    rows = again.store.read("SELECT id, title, status FROM task ORDER BY id")
+    assert [tuple(row) for row in rows] == [
+        (1, "One", "accepted"),
+        (2, "One and more", "queued"),
+        (3, "Two", "accepted"),
+        (4, "Two and more", "queued"),
+    ]
+    assert [tuple(row) for row in again.store.read("SELECT task_id, needs_task_id FROM dependency")] == [(2, 1), (4, 3)]
+    attempts = again.store.read("SELECT task_id, folder, ended_at FROM attempt ORDER BY id")
+    assert [tuple(row) for row in attempts] == [(1, "old", 2.0), (3, "new", 2.0)]
+    lifted = again.store.read("SELECT key FROM hold WHERE lifted_at IS NOT NULL ORDER BY id")
+    assert [row["key"] for row in lifted] == ["old", "new"]
+    assert [tuple(row) for row in again.store.read("SELECT task_id, text FROM review")] == [(1, "One"), (3, "Two")]
+    again.store.close()
+
+
 def test_every_kind_of_the_journal_is_understood() -> None:
     """What another room begins to write down must come back, too."""
     import re
