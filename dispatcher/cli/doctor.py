@@ -15,7 +15,7 @@ from dispatcher import __version__, harness, host, programs
 from dispatcher.cli import home
 from dispatcher.cli.progress import counted
 from dispatcher.cli.render import Column, clean, json_out, note, out, table
-from dispatcher.cli.wording import size
+from dispatcher.cli.wording import plural, size
 from dispatcher.errors import DispatcherError
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ def _home(folder: Path) -> Iterator[Finding]:
         return
     config = load(folder)
     yield Finding(
-        "home", OK, f"{folder}: {len(config.roster.candidates)} candidates, {len(config.roster.routes)} routes"
+        "home",
+        OK,
+        f"{folder}: {plural(len(config.roster.candidates), 'candidate')}, {plural(len(config.roster.routes), 'route')}",
     )
     if not is_trusted(folder):
         yield Finding(

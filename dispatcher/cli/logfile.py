@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def back_up(store: Store, file: Path | None) -> None:
 
     def tell(_status: int, left: int, pages: int) -> None:
         nonlocal told
-        if time.monotonic() - told > 1:
+        if sys.stderr.isatty() and time.monotonic() - told > 1:
             told = time.monotonic()
             note(f"{pages - left:,} of {pages:,} pages")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dispatcher import strict_yaml
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, note, out, table
-from dispatcher.cli.wording import size
+from dispatcher.cli.wording import plural, size
 from dispatcher.errors import BadInput, DispatcherError
 from dispatcher.repository import copies, delivery
 from dispatcher.repository.marker import identity_of
@@ -140,13 +140,15 @@ def _asked(items: Iterator[Item], *, yes: bool) -> list[Item]:
     if not found or yes:
         return found
     if not sys.stdin.isatty():
-        note(f"{len(found)} refs are kept: nobody is here to be asked (--yes removes them)")
+        note(f"{plural(len(found), 'ref is', 'refs are')} kept: nobody is here to be asked (--yes removes them)")
         return []
     for item in found:
         note(clean(item.what))
     import typer
 
-    sure = typer.confirm(f"Remove these {len(found)} refs? Work that is on no branch is lost", default=False, err=True)
+    sure = typer.confirm(
+        f"Remove {plural(len(found), 'ref')}? Work that is on no branch is lost", default=False, err=True
+    )
     return found if sure else []
 
 

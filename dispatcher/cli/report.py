@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 
 from dispatcher import report as reports
 from dispatcher.cli import home
@@ -25,9 +26,9 @@ _DAY = 86400.0
 
 # What a narrow terminal does without, first the first; of tables whose columns are not themselves the subject.
 _MISSED = (
-    "tokens_reasoning", "tokens_cache_write", "tokens_cache_read", "nearly_lost", "false_done", "saved", "billed", "priced",
-    "rejected", "not_delivered", "failed", "completed", "quota_events", "tokens_input", "tokens_output", "tasks",
-    "billed_usd", "minutes_per_accepted", "minutes", "list_price_usd",
+    "tokens_reasoning", "tokens_cache_write", "tokens_cache_read", "nearly_lost", "false_done", "saved", "billed",
+    "priced", "rejected", "not_delivered", "failed", "completed", "quota_events", "tokens_input", "tokens_output",
+    "tasks", "billed_usd", "minutes_per_accepted", "minutes", "list_price_usd",
 )  # fmt: skip
 _ROOMY = 150  # places that the widest table takes
 _KEEP_ALL = ("outcomes", "tasks", "summary")
@@ -160,8 +161,9 @@ def _print_table(table: Table) -> None:
 def _terminal_column(column: reports.Column, table: Table) -> Column:
     optional = column.key in _MISSED and table.name not in _KEEP_ALL
     least = len(_MISSED) - _MISSED.index(column.key) if optional else 0
-    number = shown.is_number(column)
-    return Column(column.key, column.title, lambda value: shown.shown(value, column), right=number, least=least)
+    number, wide = shown.is_number(column), column.key == "note"
+    text = partial(shown.shown, column=column)
+    return Column(column.key, column.title, text, right=number, wide=wide, least=least)
 
 
 def _print_csv(found: Report, name: str) -> None:

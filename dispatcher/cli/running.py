@@ -119,7 +119,7 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
         )
     else:
         for task in summary.moved:
-            where = delivered(task.result_commit, task.branch) if task.status in _RESTS else ""
+            where = delivered((task.result_commit or "")[:10], task.branch) if task.status in _RESTS else ""
             ends = f"  delivered {clean(where)}" if where else ""
             out(f"task {task.id} {task.status}: {clean(task.title)}  ({clean(task.status_reason)}){ends}")
         if not summary.moved and summary.waiting_until is None and not summary.note:

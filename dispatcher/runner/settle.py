@@ -137,12 +137,12 @@ def still_waiting(ctx: Context, attempt: Attempt, outcome: Outcome) -> Outcome:
 def gone(ctx: Context, task: Task, place: Place) -> Evidence | None:
     """What a person must hear when a folder that git needs is not there any more; git's own words would not say it."""
     if place.target is not None and not place.target.is_dir():
-        return Evidence(error=f"the repository {place.target} is gone")
+        return Evidence(error=f"the repository {place.target} is gone", gone=True)
     if place.copy.is_dir():
         return None
     refs = [attempt.snapshot_ref for attempt in history.attempts(ctx.store, task.id) if attempt.snapshot_ref]
     kept = f"what it last held is kept on {refs[-1]} of {place.target}" if refs else "nothing of it was kept before"
-    return Evidence(error=f"the task copy {place.copy} is gone; {kept}")
+    return Evidence(error=f"the task copy {place.copy} is gone; {kept}", gone=True)
 
 
 def look(place: Place, folder: Path) -> Evidence:
@@ -293,7 +293,7 @@ def write(
         fresh = queue.get(ctx.store, task.id)
         if rests is Status.ACCEPTED:
             review.log(ctx.store, fresh, history.get_attempt(ctx.store, attempt.id), ctx.clock())
-    where = f"; delivered as {delivered.sha} on {delivered.branch}" if delivered is not None else ""
+    where = f"; delivered as {delivered.sha[:10]} on {delivered.branch}" if delivered is not None else ""
     ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}{where}")
     return fresh
 

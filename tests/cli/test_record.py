@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from dispatcher.task import HoldScope, OutcomeClass, Status
 from tests.benchmarks import make_log
 from tests.cli.conftest import Said
 from tests.cli.story import Story
+from tests.cli.test_render import on_terminal
 
 Run = Callable[..., Said]
 
@@ -138,6 +143,25 @@ def test_report_in_every_form(filled: Path, run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     assert run("report", "--html", str(page)).code == 0
     assert "<!DOCTYPE html>" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_fits_a_terminal_of_80_columns(filled: Path) -> None:
+    """Fewer columns instead of tables on their side; what a table is about stays, and all outcomes do."""
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
+    text = on_terminal([sys.executable, "-m", "dispatcher.cli", "report"], environment)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n")
+    assert max(map(len, lines)) <= 80
+    heads = [line for line in lines if line.startswith(("candidate ", "credential ", "difficulty ", "month "))]
+    assert len(heads) >= 4
+    main = next(line for line in heads if "attempts" in line)
+    assert "delivered" in main
+    assert "nearly lost" not in main
+    assert (
+        "nearly lost"
+        in subprocess.run(
+            [sys.executable, "-m", "dispatcher.cli", "report"], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def test_report_by_other_groups_and_periods(filled: Path, run: Run) -> None:

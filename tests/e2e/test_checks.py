@@ -261,6 +261,23 @@ def test_a_clean_checkout_with_setup_and_copied_files(world: World) -> None:
     assert left_over(world) == []
 
 
+def test_a_setup_that_fails_is_told_by_its_first_and_last_line(world: World) -> None:
+    """In words, not as a piece of its output; the file that has all of it is named."""
+    command = "echo begun; seq 1000; printf 'no\\tsuch package\\n\\n' >&2; exit 3"
+    (world.root / "setup.sh").write_text(f"{command}\n")
+    world.extra_config = f"repositories:\n  {world.repo}: {{setup: ['sh {world.root}/setup.sh']}}\n"
+    world.write_config()
+    task = world.do(world.brief("setup", script({"steps": work("a.txt")})), expect_exit=1)
+    reason = world.task(task)["status_reason"]
+    assert f'setup failed: `sh {world.root}/setup.sh` (exit 3); it said "begun" ... ' in reason
+    assert "such package" in reason
+    assert "\n" not in reason
+    assert "500" not in reason
+    named = world.home / "logs" / str(task) / "setup/1/stdout"
+    assert f"whole output: {named}" in reason
+    assert named.read_text().count("\n") == 1001
+
+
 def test_a_check_that_never_ends_is_ended_with_all_its_processes(world: World) -> None:
     world.limits = {"verify_cap": "2s"}
     world.write_config()
