@@ -485,6 +485,7 @@ class Evidence:
     error: str | None = None  # git itself failed: its stderr. Nothing else in here may then be trusted
     notes: tuple[str, ...] = ()
     signing_error: str | None = None  # the program that should sign the last commit here failed or never ended
+    gone: bool = False  # git was not asked: `error` says which folder is not there any more
 
     @property
     def shape(self) -> Shape:

@@ -153,7 +153,7 @@ def _broken_evidence(s: Situation) -> str | None:
     """Git's side cannot be trusted or is not where it should be: never run again, never "no changes"."""
     evidence = s.evidence
     if evidence.error is not None:
-        return f"git_error: {_clean(evidence.error, 500)}"
+        return _clean(evidence.error, 500) if evidence.gone else f"git_error: {_clean(evidence.error, 500)}"
     if evidence.rewritten:
         return f"the history was rewritten: HEAD no longer descends from the base; {_work(evidence)}"
     if evidence.elsewhere and evidence.shape is Shape.NOTHING:

@@ -164,6 +164,8 @@ def _git(attempt: Attempt) -> str:
     if not attempt.evidence:
         return ""
     found = json.loads(attempt.evidence)
+    if found.get("gone"):
+        return f"In git: nothing can be seen, because {found['error']}."
     if found.get("error"):
         return f"git itself failed, so nothing it says counts: {found['error']}."
     commits, dirty = found.get("commits", []), found.get("dirty", [])

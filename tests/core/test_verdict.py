@@ -356,6 +356,7 @@ def test_a_report_is_its_text_and_an_untouched_copy() -> None:
     ("evidence", "words"),
     [
         (Evidence(error="fatal: bad object HEAD"), "git_error: fatal: bad object HEAD"),
+        (Evidence(error="the repository /r is gone", gone=True), "the repository /r is gone"),
         (Evidence(commits=(ONE,), rewritten=True), "0123456789 step 1 of 3"),
         (Evidence(elsewhere=("abc123 in /tmp/copy",)), "abc123 in /tmp/copy"),
     ],
