@@ -176,7 +176,8 @@ def _plan(config: Config, store: Store, logs: Path, asked: scheduler.Options, *,
             word = "would go to" if place == 0 else "then"
             out(f"  {word} {clean(choice.candidate.name)} ({clean(choice.reason)})")
         for skipped in plan.skipped:
-            when = f", {until(skipped.until, now)}" if skipped.until is not None or skipped.needs_person else ""
+            lifted = skipped.until is not None or (skipped.needs_person and skipped.reason.startswith("on hold"))
+            when = f", {until(skipped.until, now)}" if lifted else ""
             out(f"  not {clean(skipped.name)}: {clean(skipped.reason)}{when}")
         if not plan.choices:
             out(f"  starts nothing: {clean(plan.reason)}")
