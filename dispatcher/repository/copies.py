@@ -324,7 +324,7 @@ def _worktree(of: Layout, copy: Path, whose: Marker) -> CopyInfo:
     sha = whose.base
     if sha is None:
         raise RepositoryError(f"{of.root} has no commit yet: git cannot add a worktree", hint="use `copy: clone`")
-    name = f"{WORK_BRANCH}/{word(whose.marker)}"
+    name = f"{WORK_BRANCH}/{word(whose.marker)}{f'-{word(whose.identity)}' if whose.identity else ''}"
     of.run("worktree", "prune")  # a registration whose folder is gone
     held = _holder(of, f"refs/heads/{name}")
     if held is not None:

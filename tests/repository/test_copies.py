@@ -202,3 +202,10 @@ def test_each_task_of_a_number_keeps_a_base_of_its_own(target: Path, tmp_path: P
     git(target, "update-ref", copies.base_ref("task-7", "c"), "HEAD~1")
     start(target, tmp_path / "three" / "7", identity="c")
     assert git(target, "rev-parse", copies.base_ref("task-7", "c")) == one.base.base, "never moved"
+
+
+def test_two_homes_have_worktrees_of_one_repository(target: Path, tmp_path: Path) -> None:
+    made = [start(target, tmp_path / home / "7", mode=CopyMode.WORKTREE, identity=home) for home in ("a", "b")]
+    commit(made[0].copy, "mine.txt")
+    assert [task.info.branch for task in made] == ["dispatcher-work/task-7-a", "dispatcher-work/task-7-b"]
+    assert copies.prepare(target, made[0].copy, mode=CopyMode.WORKTREE, marker="task-7", identity="a").reused
