@@ -23,7 +23,7 @@ pytestmark = pytest.mark.real_cli
 
 FLAGS = Path(__file__).parent / "flags_server.py"
 DONE = {"text": "Done."}
-KILLS = {"opencode": 3, "claude": 6}  # trials; about 40 seconds each on an idle machine
+KILLS = {"opencode": 5, "claude": 10}  # trials by default; one is two starts of the CLI
 COMMIT = {"shell": "echo 2 > value.txt && git add value.txt && git commit -qm 'set the value to 2'"}
 
 
