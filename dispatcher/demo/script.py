@@ -13,8 +13,9 @@ A script is a list of steps for one model id. A step is a JSON object:
 Said:     `text`, then the calls: `shell`, `write`, `edit`, `read`, `tool` on the step itself, several of a kind in
           `calls`. The first four are translated to the harness's own tool names; relative paths are taken from the
           working directory that the request names. `tool` goes out as it is.
-Shape:    `usage` (tokens), `headers` (of the response, also on success: rate limit headers), `slow` (seconds before
-          the answer), `finish` (false: the stream ends without one; a text: this stop reason, in the protocol's words).
+Shape:    `usage` (tokens), `model` (the id that the answer names, instead of the one that was asked for), `headers` (of
+          the response, also on success: rate limit headers), `slow` (seconds before the answer), `finish` (false: the
+          stream ends without one; a text: this stop reason, in the protocol's words).
 Failure:  `error` {`status` 500, `message`, `type`, `headers`, `body`, `in_stream`}: without `body` (text or JSON) the
           error has the protocol's own form; `in_stream` sends status 200 and the error as an event in mid-answer.
           `hang`: true or "before" (never a byte), "headers" (status line and headers, then nothing), "middle" (half
@@ -49,7 +50,21 @@ NEUTRAL_CALLS: dict[str, frozenset[str]] = {
 """The calls a script may name, with the arguments each must have."""
 
 _STEP_KEYS = frozenset(
-    {"text", "calls", "usage", "headers", "slow", "finish", "error", "hang", "drop", "when", "repeat", *NEUTRAL_CALLS}
+    {
+        "text",
+        "calls",
+        "model",
+        "usage",
+        "headers",
+        "slow",
+        "finish",
+        "error",
+        "hang",
+        "drop",
+        "when",
+        "repeat",
+        *NEUTRAL_CALLS,
+    }
 )
 _ERROR_KEYS = frozenset({"status", "message", "type", "headers", "body", "in_stream"})
 
@@ -107,6 +122,7 @@ class Step:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
+    model: str = ""
     usage: Usage = Usage()
     headers: Mapping[str, str] = field(default_factory=dict)
     slow: float = 0.0
@@ -158,6 +174,7 @@ def _step(raw: Mapping[str, Any], inherited: When) -> Step:
     return Step(
         text=raw.get("text", ""),
         calls=_calls(raw),
+        model=raw.get("model", ""),
         usage=Usage(**raw.get("usage", {})),
         headers={**raw.get("headers", {}), **(error or {}).get("headers", {})},
         slow=float(raw.get("slow", 0)),

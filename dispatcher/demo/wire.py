@@ -108,7 +108,7 @@ def prepare(wire: Wire, step: Step, body: Json, number: int) -> Answer:
     folder = working_directory(body)
     named = [wire.tool(call, folder) for call in step.calls]
     tools = tuple(ToolUse(f"call_{number}_{place}", name, given) for place, (name, given) in enumerate(named))
-    return Answer(number, str(body.get("model", "")), step, tools)
+    return Answer(number, step.model or str(body.get("model", "")), step, tools)
 
 
 def _halves(text: str) -> list[str]:

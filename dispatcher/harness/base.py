@@ -143,8 +143,13 @@ class Harness(Protocol):
         exit: ExitRecord | None,
         *,
         now: float,
+        session: Iterable[bytes] = (),
     ) -> Outcome:
-        """How a run ended. `exit` None = no exit record (`lost`), or a saved transcript of unknown end."""
+        """How a run ended. `exit` None = no exit record (`lost`), or a saved transcript of unknown end.
+
+        `session` is the CLI's own record of the session, earlier runs included. It is read only where the output does
+        not tell what was used.
+        """
         ...
 
     def render(self, line: bytes) -> str | None:

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatcher import failures
@@ -30,7 +30,7 @@ from dispatcher.harness.base import (
     Watch,
 )
 from dispatcher.harness.runaway import Runaway
-from dispatcher.harness.transcript import Settled, Transcript, settle
+from dispatcher.harness.transcript import PARTIAL, Settled, Transcript, settle
 from dispatcher.task import (
     Billing,
     ExitRecord,
@@ -132,8 +132,9 @@ class Claude:
         exit: ExitRecord | None,
         *,
         now: float,
+        session: Iterable[bytes] = (),
     ) -> Outcome:
-        return settle(_Reader().read(stdout, stderr), exit, now, self.zone)
+        return settle(_Reader().read(stdout, stderr, session), exit, now, self.zone)
 
     def render(self, line: bytes) -> str | None:
         return _render(line)
@@ -397,7 +398,7 @@ class _Reader:
         self._run = _Run()
         self._found = Transcript()
 
-    def read(self, stdout: Iterable[bytes], errors: Iterable[bytes]) -> Transcript:
+    def read(self, stdout: Iterable[bytes], errors: Iterable[bytes], session: Iterable[bytes]) -> Transcript:
         for line in stdout:
             for event in _events_of(line):
                 self._event(event)
@@ -405,7 +406,7 @@ class _Reader:
         lines = [item.text for item in stderr.read_lines(errors)]
         found.events = run.seen
         found.session_id = run.session or None
-        found.usage = _usage(run)
+        found.usage = _usage(run.results) if run.results else self._usage_without_result(session)
         found.todo = self._todo()
         said = [events.string(item) for result in run.results for item in _listed(result.get("errors"))]
         gone = ("No conversation found with session ID", "No deferred tool marker found")
@@ -423,8 +424,6 @@ class _Reader:
             found.settled = Settled(OutcomeClass.AWAITING_APPROVAL, "a call waits for a person", text)
             return
         if not run.results:
-            if run.usage:
-                found.notes.append("ended without a result: its output tokens and its cost are unknown")
             found.final_text = run.text
             found.channel = self._channel_of_silence(lines)
             return
@@ -434,6 +433,21 @@ class _Reader:
             found.channel = result_channel(last, run.synthetic, run.limits)
         else:
             found.settled = _positive(last, found.tool_calls)
+
+    def _usage_without_result(self, session: Iterable[bytes]) -> Usage:
+        """The stream tells the counts that each answer began with; how long it became stands in claude's own record.
+
+        That record goes on over resumed runs, so only the answers of this stream are taken from it, each of them once.
+        """
+        begun = self._run.usage
+        if not begun:
+            return Usage()
+        ended = _recorded(session, begun)
+        counted = f"{len(ended)} of {len(begun)} answers, from claude's own record" if ended else "what went in"
+        self._found.notes.append(f"{PARTIAL}: it ended without a result; counted: {counted}; its cost is unknown")
+        return _sum(
+            [ended.get(answer) or _without_output(usage) for answer, usage in begun.items()], _PLAIN_USAGE, None
+        )
 
     def _channel_of_silence(self, lines: Sequence[str]) -> ErrorChannel | None:
         """No result: a refusal to start on stderr, or a run that was ended while it waited to try again."""
@@ -578,21 +592,36 @@ _PLAIN_USAGE = {
 }
 
 
-def _usage(run: _Run) -> Usage:
-    """This run's own tokens and cost.
+def _recorded(session: Iterable[bytes], wanted: Collection[str]) -> dict[str, events.Object]:
+    """Answers that ended -> their usage, as claude's own record has it; of the pieces of one answer the last counts."""
+    found: dict[str, events.Object] = {}
+    for line in session:
+        if b'"assistant"' not in line or (event := events.parse(line)) is None or event.get("type") != "assistant":
+            continue
+        message = events.obj(event, "message")
+        answer = events.string(message.get("id"))
+        if answer in wanted and message.get("stop_reason"):
+            found[answer] = events.obj(message, "usage")
+    return found
+
+
+def _without_output(usage: events.Object) -> events.Object:
+    """What an answer began with; its output tokens are a first count, not the number (claude 2.1: always 1)."""
+    return {name: amount for name, amount in usage.items() if name != "output_tokens"}
+
+
+def _usage(results: Sequence[events.Object]) -> Usage:
+    """This run's own tokens and cost, of a run that has a result.
 
     claude 2.1.332: totals go on over a resumed session, `model_usage_since_last_result` is what this run added.
-    2.1.197: the totals are this run's own; the last result repeats what earlier ones said. A run without a result has
-    only the counts that each answer began with: its output is unknown.
+    2.1.197: the totals are this run's own; the last result repeats what earlier ones said.
     """
-    if not run.results:
-        return _sum(run.usage.values(), {key: name for key, name in _PLAIN_USAGE.items() if key != "output"}, None)
-    added = [result["model_usage_since_last_result"] for result in run.results if _has_models(result)]
+    added = [result["model_usage_since_last_result"] for result in results if _has_models(result)]
     if added:
         models = [events.obj(model) for usage in added for model in events.obj(usage).values()]
         costs = [cost for model in models if (cost := events.number(model.get("costUSD"))) is not None]
         return _sum(models, _MODEL_USAGE, sum(costs, 0.0) if costs or not models else None)
-    last = run.results[-1]
+    last = results[-1]
     cost = events.number(last.get("total_cost_usd"))
     models = [events.obj(model) for model in events.obj(last.get("modelUsage")).values()]
     return _sum(models, _MODEL_USAGE, cost) if models else _sum([events.obj(last.get("usage"))], _PLAIN_USAGE, cost)

@@ -27,7 +27,7 @@ from dispatcher.harness.base import (
     Watch,
 )
 from dispatcher.harness.runaway import Runaway
-from dispatcher.harness.transcript import Settled, Transcript, settle
+from dispatcher.harness.transcript import PARTIAL, Settled, Transcript, settle
 from dispatcher.task import (
     Billing,
     ExitRecord,
@@ -98,6 +98,7 @@ class Opencode:
         exit: ExitRecord | None,
         *,
         now: float,
+        session: Iterable[bytes] = (),
     ) -> Outcome:
         return settle(_Reader().read(stdout, stderr, bridge), exit, now, self.zone)
 
@@ -414,6 +415,8 @@ class _Run:
     finished: str = ""  # reason of the terminal step_finish, while nothing came after it
     text_of: str = ""  # message id of the last text
     text: list[str] = field(default_factory=list)
+    answers: int = 0  # that ended, so that what they used is known
+    cut_off: bool = False  # in an answer that has not ended yet
     tokens: dict[str, int] = field(default_factory=dict)
     cost: float | None = None
 
@@ -437,6 +440,9 @@ class _Reader:
         found.session_id = run.session or None
         found.final_text = "".join(run.text).strip()
         found.usage = _usage(run)
+        if run.cut_off and run.error is None:
+            ended = f"tokens and cost of {run.answers} that ended" if run.answers else "nothing, so they are unknown"
+            found.notes.append(f"{PARTIAL}: the run ended in the middle of an answer; counted: {ended}")
         found.channel = self._channel(lines)
         found.session_gone = not run.seen and any("Session not found" in line.text for line in lines)
         found.notes += [events.shorten(line.text) for line in lines if _OTHER_AGENT in line.text]
@@ -511,7 +517,7 @@ class _Reader:
         self._found = Transcript(observed_model=kept.observed_model, model_evidence=kept.model_evidence)
 
     def _step(self, part: events.Object) -> None:
-        self._run.finished = ""
+        self._run.finished, self._run.cut_off = "", True
         self._found.runaway = self._runaway.step() or self._found.runaway
 
     def _text(self, part: events.Object) -> None:
@@ -545,6 +551,7 @@ class _Reader:
 
     def _finish(self, part: events.Object) -> None:
         run = self._run
+        run.answers, run.cut_off = run.answers + 1, False
         _add_usage(run, part)
         reason = events.string(part.get("reason"))
         if reason == "unknown":

@@ -13,6 +13,8 @@ from dispatcher.failures import ErrorChannel, Finding
 from dispatcher.harness.events import TEXT_LIMIT, shorten
 from dispatcher.task import EndReason, ExitRecord, HoldRequest, HoldScope, ModelEvidence, Outcome, OutcomeClass, Usage
 
+PARTIAL = "tokens are partial"  # begins the note of a run that did not live to say what it used
+
 _SILENT = (EndReason.STALLED, EndReason.START_SILENCE)
 _SIGNAL_CODES = {129: "HUP", 130: "INT", 137: "KILL", 143: "TERM"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from dispatcher import approving, enclosure, environment, harness, host, money, programs, prompts
-from dispatcher.errors import DispatcherError, Refused
+from dispatcher.errors import DispatcherError, InternalError, Refused
 from dispatcher.harness.base import BRIDGE_FILE, BRIDGE_VARIABLE, Command, RunRequest
 from dispatcher.repository import copies, evidence
 from dispatcher.runner import trouble
@@ -21,7 +22,7 @@ from dispatcher.runner.reading import read_outcome
 from dispatcher.runner.settings import Settings
 from dispatcher.store import history
 from dispatcher.supervisor import client, spec
-from dispatcher.task import Attempt, Candidate, CheckResult, Evidence, NextStep, Shape, Task
+from dispatcher.task import Attempt, Candidate, CheckResult, Evidence, Shape, Task
 
 if TYPE_CHECKING:
     import subprocess
@@ -46,6 +47,7 @@ class Worker:
     command: tuple[str, ...]
     version: str | None
     box: enclosure.Enclosure | None
+    resume: str | None  # session id
 
 
 async def start(
@@ -61,9 +63,10 @@ async def start(
     base = place.base.base if place.base else None
     if box is None and not settings.trusted:
         await to_thread.run_sync(enclosure.refuse_own_code, candidate.harness, place.copy, base)
-    attempt = open_row(ctx, task, candidate, version, place)
+    session = resumable(ctx, task, candidate, place)
+    attempt = open_row(ctx, task, candidate, version, place, session)
     try:
-        worker = Worker(candidate, program.command, version, box)
+        worker = Worker(candidate, program.command, version, box, session)
         return Started(attempt, await launch(ctx, task, settings, place, attempt, worker, others_free=others_free))
     except (DispatcherError, OSError) as error:
         trouble.never_started(ctx, attempt, str(error))
@@ -89,7 +92,7 @@ async def launch(
         (folder / BEFORE_FILE).write_text(before.to_json(), encoding="utf-8")
     gated = approving.applies(ctx.config, settings.brief, settings.tools_for(candidate), candidate.harness)
     hook = approving.hook() if gated else ()
-    command = build_command(task, settings, candidate, place, attempt, started.command, hook)
+    command = build_command(task, settings, place, attempt, started, hook)
     write_files({**command.files, str(folder / "prompt.md"): await prompt_text(ctx, task, settings, place)})
     if command.session_id:
         history.update_attempt(ctx.store, attempt.id, session_id=command.session_id)
@@ -115,6 +118,7 @@ async def launch(
     if box is not None:
         command, variables = enclose(box, command, variables, candidate, place, attempt)
     supervised = attempt_spec(attempt, command, settings, candidate, version, others_free=others_free)
+    supervised = replace(supervised, sessions=sessions_of(candidate.harness, worker.variables, box))
     if gated:
         supervised = replace(
             supervised, gate_required=True, gate=gate_plan(ctx, task, settings, candidate, place, attempt)
@@ -147,6 +151,17 @@ def enclose(
         login=not candidate.credential.env,
     )
     return replace(command, argv=argv), inside
+
+
+def sessions_of(harness: str, variables: Mapping[str, str], box: enclosure.Enclosure | None) -> str:
+    """Where claude keeps its sessions, as this machine sees it: its output does not tell what a killed run used."""
+    if harness != "claude":
+        return ""
+    from dispatcher.intake import claude_store
+
+    private = box is not None and box.box.kind != "command"
+    home = {"HOME": str(box.task_folder / "home")} if box is not None and private else variables
+    return str(claude_store.place(home))
 
 
 def gate_plan(
@@ -201,7 +216,9 @@ def refuse_untested(candidate: Candidate, version: str | None) -> None:
     )
 
 
-def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None, place: Place) -> Attempt:
+def open_row(
+    ctx: Context, task: Task, candidate: Candidate, version: str | None, place: Place, session: str | None
+) -> Attempt:
     return history.begin_attempt(
         ctx.store,
         owner=ctx.owner,
@@ -215,7 +232,7 @@ def open_row(ctx: Context, task: Task, candidate: Candidate, version: str | None
         billing=candidate.credential.billing,
         folder=str(ctx.logs / str(task.id) / "{number}"),
         marker=f"{task.id}-{uuid.uuid4().hex[:16]}",
-        session_id=resumable(task.next, candidate),
+        session_id=session,
         started_at=ctx.clock(),
         host=host.name(),
         source=ctx.source,
@@ -240,28 +257,30 @@ def write_files(files: Mapping[str, str]) -> None:
         Path(path).write_text(text, encoding="utf-8", errors="replace")
 
 
-def resumable(step: NextStep, candidate: Candidate) -> str | None:
-    """A session is resumed only by the candidate that made it."""
-    return step.session_id if step.candidate == candidate.name else None
+def resumable(ctx: Context, task: Task, candidate: Candidate, place: Place) -> str | None:
+    """A session is resumed only by the candidate that made it, and only in the folder where it was made: elsewhere
+    opencode was reported to hang after its turn, and claude not to find it."""
+    session = task.next.session_id
+    if session is None or task.next.candidate != candidate.name:
+        return None
+    made = [attempt for attempt in history.attempts(ctx.store, task.id) if attempt.session_id == session]
+    with suppress(InternalError):
+        if made and spec.read(Path(made[-1].folder)).cwd != str(place.copy):
+            return None
+    return session
 
 
 def build_command(
-    task: Task,
-    settings: Settings,
-    candidate: Candidate,
-    place: Place,
-    attempt: Attempt,
-    executable: tuple[str, ...],
-    gate: tuple[str, ...] = (),
+    task: Task, settings: Settings, place: Place, attempt: Attempt, worker: Worker, gate: tuple[str, ...] = ()
 ) -> Command:
-    base = place.base.base if place.base else None
+    base, candidate = place.base.base if place.base else None, worker.candidate
     return harness.get(candidate.harness).command(
         RunRequest(
             candidate=candidate,
-            executable=executable,
+            executable=worker.command,
             prompt_file=os.path.join(attempt.folder, "prompt.md"),
             kind=task.next.prompt,
-            resume=resumable(task.next, candidate),
+            resume=worker.resume,
             new_session=str(uuid.uuid4()),
             cwd=str(place.copy),
             folder=attempt.folder,

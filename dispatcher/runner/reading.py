@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from dispatcher import harness, host
+from dispatcher.errors import InternalError
 from dispatcher.harness.base import BRIDGE_FILE
+from dispatcher.supervisor import spec
 from dispatcher.supervisor.transcript import lines
 from dispatcher.task import Attempt, ExitRecord, Outcome, OutcomeClass
 
@@ -16,8 +20,24 @@ def read_outcome(attempt: Attempt, record: ExitRecord | None, now: float) -> Out
     """What the harness says. Without an exit record nothing is anybody's failure."""
     folder = Path(attempt.folder)
     outcome = harness.get(attempt.harness, host.zone(os.environ)).read(
-        lines(folder / "stdout"), lines(folder / "stderr"), lines(folder / BRIDGE_FILE), record, now=now
+        lines(folder / "stdout"),
+        lines(folder / "stderr"),
+        lines(folder / BRIDGE_FILE),
+        record,
+        now=now,
+        session=session_record(attempt),
     )
     if record is None and not outcome.positive and outcome.kind in (OutcomeClass.UNKNOWN, OutcomeClass.EMPTY_OUTPUT):
         return replace(outcome, kind=OutcomeClass.LOST, reason="no exit record: the supervisor did not end by itself")
     return outcome
+
+
+def session_record(attempt: Attempt) -> Iterator[bytes]:
+    """The CLI's own record of the attempt's session; nothing is opened before the first line is asked for."""
+    try:
+        store = spec.read(Path(attempt.folder)).sessions
+    except InternalError:
+        return
+    if store and attempt.session_id:
+        for path in Path(store).glob(f"*/{glob.escape(attempt.session_id)}.jsonl"):
+            yield from lines(path)

@@ -58,6 +58,7 @@ class AttemptSpec:
     unset: tuple[str, ...] = ()  # variables taken out of the worker's environment
     overage: bool = False  # the credential may pay beyond its subscription
     gate: Mapping[str, Any] = field(default_factory=dict)  # what `gate.Gate` has to know; empty: there is none
+    sessions: str = ""  # where the CLI keeps its own record of sessions, if that is needed; a folder
     zone: str = "UTC"  # of this machine, for clock times that an error text names without one
 
 
