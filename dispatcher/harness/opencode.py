@@ -46,6 +46,7 @@ _AGENTS = ("build", "general", "explore", "plan")
 _GOES_ON = frozenset({"tool-calls", "unknown", ""})  # finishes after which opencode asks the model again
 _DENIED = re.compile(r"The user (has specified a rule which prevents you from|rejected permission to) us")
 _OTHER_AGENT = "Falling back to default agent"  # a warning on stderr: the agent that was named does not exist
+_GONE = "Session not found"
 _SIDE_AGENTS = frozenset({"title", "summary"})
 _QUOTA = frozenset({OutcomeClass.QUOTA_EXHAUSTED, OutcomeClass.RATE_LIMITED})
 _CLOSED_TODO = frozenset({"completed", "cancelled"})
@@ -411,6 +412,7 @@ class _Run:
     seen: int = 0  # events
     last_progress: float | None = None  # epoch seconds that the events state
     error: ErrorChannel | None = None
+    gone: bool = False  # the session to go on with does not exist: its first event says so
     overflow: bool = False  # the next finish is that of the summary
     finished: str = ""  # reason of the terminal step_finish, while nothing came after it
     text_of: str = ""  # message id of the last text
@@ -444,7 +446,7 @@ class _Reader:
             ended = f"tokens and cost of {run.answers} that ended" if run.answers else "nothing, so they are unknown"
             found.notes.append(f"{PARTIAL}: the run ended in the middle of an answer; counted: {ended}")
         found.channel = self._channel(lines)
-        found.session_gone = not run.seen and any("Session not found" in line.text for line in lines)
+        found.session_gone = run.gone or (not run.seen and any(_GONE in line.text for line in lines))
         found.notes += [events.shorten(line.text) for line in lines if _OTHER_AGENT in line.text]
         logged = next((line.model for line in reversed(lines) if line.model), None)
         if found.observed_model is None and logged is not None:
@@ -502,6 +504,7 @@ class _Reader:
             handler(part)
         elif kind == "error":
             run.error = _channel_of(events.obj(event, "error"))
+            run.gone = run.seen == 1 and run.error.message.startswith(_GONE)
             run.overflow = run.error.error_name == "ContextOverflowError"
             if run.overflow:
                 found.runaway = self._runaway.overflow() or found.runaway

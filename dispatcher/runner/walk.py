@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 ASKED_POLL = 0.5  # seconds between looks for calls that wait
+PROGRAM_AGAIN = 2.0  # seconds until a CLI that is not there is looked for once more
 
 
 async def run_task(ctx: Context, task: Task) -> Task:
@@ -102,7 +103,7 @@ async def step(ctx: Context, task: Task) -> Task:
         spent = over_budget(ctx, task, settings)
         if spent is not None:
             return ask_person(ctx, task, spent)
-        plan = route(ctx, task, settings)
+        plan = await patient_route(ctx, task, settings)
         if not plan.choices:
             remember(ctx, task, plan, None)
             return rest(ctx, task, plan, settings.limits.max_wait)
@@ -125,9 +126,24 @@ async def step(ctx: Context, task: Task) -> Task:
         ctx.live.pop(task.id, None)
     task, delay = await settled(ctx, task, started.attempt)
     if delay and goes_on(ctx, task):
+        delay = spread(delay, started.attempt.marker)
         ctx.say(task, started.attempt, f"waits {delay:.0f} s")
         await anyio.sleep(delay)
     return queue.get(ctx.store, task.id)
+
+
+def spread(delay: float, marker: str) -> float:
+    """Up to half as long again: workers that met on one trouble at one moment must not meet there a second time."""
+    return delay * (1.0 + int(marker[-4:], 16) / 0xFFFF / 2.0)
+
+
+async def patient_route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:
+    """A CLI that is not there may just be replacing itself: a person is asked only when a second look says the same."""
+    plan = route(ctx, task, settings)
+    if plan.choices or plan.earliest is not None or not programs.missing(ctx.config, ctx.environ):
+        return plan
+    await anyio.sleep(PROGRAM_AGAIN)
+    return route(ctx, task, settings)
 
 
 def route(ctx: Context, task: Task, settings: Settings) -> routing.Plan:

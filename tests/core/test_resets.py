@@ -50,6 +50,8 @@ TABLE = [
     ("2026-08-13T03:00:00", "resets 2:30am (America/New_York)", "2026-08-13T06:30:00"),
     # 10:03 in Zurich: just passed, so soon and not tomorrow
     ("2026-07-10T08:03:00", "resets 10am (Europe/Zurich)", "2026-07-10T08:04:00"),
+    ("2026-07-10T08:59:00", "resets 10am (Europe/Zurich)", "2026-07-10T09:00:00"),  # 59 minutes ago
+    ("2026-07-10T09:01:00", "resets 10am (Europe/Zurich)", "2026-07-11T08:00:00"),  # 61: tomorrow's
     ("2026-07-10T23:50:00", "resets 12am", "2026-07-11T00:00:00"),
     ("2026-07-10T00:20:00", "resets 11:50pm (UTC)", "2026-07-10T00:21:00"),  # 30 minutes ago, yesterday
     ("2026-07-10T12:00:00", "resets 12pm (UTC)", "2026-07-10T12:01:00"),

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from dispatcher.harness import get
 from dispatcher.harness.base import SignalKind
+from dispatcher.routing import hold_key
 from dispatcher.task import (
     Action,
     Billing,
+    Candidate,
     Commit,
     Counters,
+    Credential,
     EndReason,
     Evidence,
     Expect,
@@ -31,7 +35,7 @@ from dispatcher.task import (
 from dispatcher.verdict import Situation, judge
 
 from ..core.test_failures import OVERFLOWS, TEXTS
-from .captures import NOW
+from .captures import NOW, read
 from .test_read import CALLS, GOOD, STEP, STOP, TEXT, claude, ended, exited, failure, final, opencode
 from .test_watch import api_retry, assistant, bridge, event, init, limits, result, tool, use, watch
 
@@ -133,6 +137,20 @@ def test_7_cut_off_in_the_middle_of_a_tool_call() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["You've hit your limit \u00b7 resets some day", "You've hit your limit \u00b7 resets 2pm (Asia/Shanghai)"]
+)
+def test_9_the_event_knows_the_reset_whatever_the_text_says(text: str) -> None:
+    event = limits(status="rejected", resetsAt=NOW + 4321, rateLimitType="five_hour", isUsingOverage=False)
+    last = final(is_error=True, api_error_status=429, result=text)
+    outcome = claude(init(), event, last, exit=exited(1))
+    assert outcome.hold is not None
+    assert (outcome.kind, outcome.hold.until, outcome.hold.stated) == (O.QUOTA_EXHAUSTED, NOW + 4321, True)
+    assert then(outcome) == (Action.REDISPATCH, None, ())
+    [seen] = [s for s in watch("claude", billing=Billing.SUBSCRIPTION).feed("stdout", event, NOW) if s.hold]
+    assert (seen.kind, seen.hold and seen.hold.until) == (SignalKind.QUOTA, NOW + 4321)
+
+
+@pytest.mark.parametrize(
     "info",
     [
         {"status": "allowed", "resetsAt": NOW + 60, "rateLimitType": "five_hour"},
@@ -144,6 +162,66 @@ def test_7_cut_off_in_the_middle_of_a_tool_call() -> None:
 def test_10_information_about_a_limit_is_no_limit(info: dict[str, Any]) -> None:
     outcome = claude(init(), limits(**info), assistant(1, use(1, "ls")), result(1, False), final())
     assert (outcome.positive, outcome.hold) == (True, None)
+
+
+DAY = datetime(2026, 11, 29, tzinfo=UTC).timestamp()
+HOUR, MINUTE = 3600.0, 60.0
+
+# What a limit says at 13:46:40 UTC on Sunday, 29 November 2026 -> the end of the hold.
+SAID = [
+    (f"Claude AI usage limit reached|{NOW + 999:.0f}", NOW + 999),
+    (f"Claude AI usage limit reached and won't reset|{NOW + 999:.0f}", NOW + 999),
+    ("Claude usage limit reached. Your limit will reset \n     at 3pm (America/Santiago).", DAY + 18 * HOUR),
+    ("5-hour limit reached \u2219 resets 11pm", DAY + 23 * HOUR),
+    ("Session limit reached \u00b7 resets 11pm", DAY + 23 * HOUR),
+    ("Session limit reached - resets 11pm", DAY + 23 * HOUR),
+    ("You've hit your session limit \u00b7 resets 4:10am", DAY + 28 * HOUR + 10 * MINUTE),
+    ("You\u2019ve hit your session limit \u00b7 resets 5:20am (America/Denver)\n/usage-credits to finish what "
+     "you\u2019re on.", DAY + 36 * HOUR + 20 * MINUTE),
+    ("Weekly limit reached \u00b7 resets Dec 2, 7pm (Europe/Moscow) \u00b7", DAY + 3 * 24 * HOUR + 16 * HOUR),
+    ("You've hit your weekly limit \u00b7 resets Dec 1 at 4:30am (Asia/Calcutta)", DAY + 47 * HOUR),
+    ("Weekly limit reached \u00b7 resets 10am (Asia/Seoul) \u00b7 /upgrade to Max", DAY + 25 * HOUR),
+    ("Opus weekly limit reached \u2219 resets Dec 3", DAY + 4 * 24 * HOUR),
+    ("Opus weekly limit reached \u2219 resets Nov 29", DAY + 24 * HOUR),  # today: its end
+    ("You've hit your limit \u00b7 resets 1:30pm (UTC)", NOW + MINUTE),  # just passed: soon, not tomorrow
+    ("You've hit your usage limit. Upgrade or try again in 2 days 17 hours 14 minutes.",
+     NOW + 65 * HOUR + 14 * MINUTE),
+    ("You've hit your usage limit. Upgrade or try again at Dec 3rd, 2026 4:15 AM.",
+     DAY + 4 * 24 * HOUR + 4 * HOUR + 15 * MINUTE),
+    ("Free usage exceeded, subscribe to Go [retrying in 17h 42m attempt #1]", NOW + 17 * HOUR + 42 * MINUTE),
+    ("5 hour usage limit reached. It will reset in 5 hours 23 minutes. To continue using this model now, pay",
+     NOW + 5 * HOUR + 23 * MINUTE),
+    ("Weekly usage limit reached. It will reset in 1 day 3 hours.", NOW + 27 * HOUR),
+    ("5 hour usage limit reached. It will reset in less than a minute.", NOW + MINUTE),
+    ("quota exceeded for requests per day. It will reset at 2026-11-30 16:11:46 +0800 CST.",
+     DAY + 32 * HOUR + 11 * MINUTE + 46),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "until"), SAID)
+def test_12_to_28_what_a_limit_says_is_the_end_of_its_hold(text: str, until: float) -> None:
+    """From the text as both CLIs report it to the time that the hold is placed until: no step in between loses it."""
+    said = claude(init(), final(is_error=True, api_error_status=429, result=text), exit=exited(1))
+    error = opencode(failure(statusCode=429, message=text, responseBody=""), exit=exited(1))
+    for outcome in (said, error):
+        assert outcome.kind is O.QUOTA_EXHAUSTED
+        assert outcome.hold is not None
+        assert (outcome.hold.until, outcome.hold.stated) == (pytest.approx(until, rel=0, abs=1), True)
+        assert then(outcome) == (Action.REDISPATCH, None, ())
+
+
+def test_23_fields_beat_words_and_a_date_that_nobody_reads_is_no_reset() -> None:
+    error = {"type": "usage_limit_reached", "message": "try again in 2 days", "plan_type": "plus"}
+    both = {**error, "resets_at": NOW + 13872, "resets_in_seconds": 99}
+    for given, until in ((both, NOW + 13872), ({**error, "resets_in_seconds": 13872}, NOW + 13872)):
+        body = json.dumps({"type": "error", "error": given, "status_code": 429})
+        outcome = opencode(failure(statusCode=429, message="The usage limit", responseBody=body), exit=exited(1))
+        assert outcome.hold is not None
+        assert (outcome.kind, outcome.hold.until, outcome.hold.stated) == (O.QUOTA_EXHAUSTED, until, True)
+    foreign = "You've hit your usage limit, try again at 10 de jul. de 2026, 11:52."
+    outcome = opencode(failure(statusCode=429, message=foreign), exit=exited(1))
+    assert outcome.hold is not None
+    assert (outcome.kind, outcome.hold.stated) == (O.QUOTA_EXHAUSTED, False)
 
 
 def test_15_a_clock_time_without_a_zone_is_that_of_this_machine() -> None:
@@ -195,6 +273,17 @@ def test_35_retries_that_were_overcome_are_no_error() -> None:
     again = api_retry(attempt=1, retry_delay_ms=600, error_status=529, error="overloaded")
     outcome = claude(init(), again, assistant(1, use(1, "ls")), result(1, False), final(), stderr=noise)
     assert (outcome.kind, outcome.positive, outcome.hold) == (O.COMPLETED, True, None)
+
+
+def test_38_the_model_that_we_pinned_is_parked_whatever_model_the_text_names() -> None:
+    """The CLI names an id that it made of an alias, and a terminal wrapped the line."""
+    text = "There's an issue with the selected\n   model (claude-haiku-4-5-20251001). It may not exist or so."
+    outcome = claude(init(), final(is_error=True, api_error_status=404, result=text), exit=exited(1))
+    assert outcome.hold is not None
+    assert (outcome.kind, outcome.hold.scope, outcome.hold.until) == (O.MODEL_NOT_FOUND, HoldScope.MODEL, None)
+    pinned = Candidate("one", "claude", "haiku", Credential("plan", Billing.SUBSCRIPTION))
+    assert hold_key(outcome.hold.scope, pinned) == "plan/haiku"
+    assert then(outcome) == (Action.REDISPATCH, None, ("one",))
 
 
 def test_42_an_error_that_explains_nothing_gets_one_more_try() -> None:
@@ -270,6 +359,14 @@ def test_51_a_session_that_is_gone_costs_no_finish_attempt(harness: str, stderr:
     assert (found.next.candidate, found.next.session_id, found.next.note) == ("one", None, "run the linter")
 
 
+@pytest.mark.parametrize("session", ["dummy", "ses_nowhere"])
+def test_51_a_session_that_is_gone_may_also_be_told_as_an_event(session: str) -> None:
+    error = {"name": "NotFoundError", "data": {"message": "Session not found: ses_nowhere"}}
+    lines = [json.dumps({"type": "error", "sessionID": name, "error": error}).encode() for name in (session, "ses_1")]
+    assert opencode(lines[0], exit=exited(0)).session_gone
+    assert not opencode(*GOOD, lines[1], exit=exited(1)).session_gone, "something was run in it"
+
+
 def test_52_bad_arguments_as_the_last_thing_hold_nothing() -> None:
     bad = tool("error", error="The edit tool was called with invalid arguments: [path]. Please rewrite the input")
     outcome = opencode(STEP, bad, exit=exited(1))
@@ -287,6 +384,13 @@ def test_53_a_limit_of_the_run_is_finished_and_no_failure_of_the_model(subtype: 
     assert (found.action, found.counted) == (Action.FINISH, False)
     without = claude(init(), assistant(1, use(1, "ls")), result(1, False), exit=exited(0))
     assert then(without, DIRTY)[0] is Action.FINISH  # the stream may also simply end
+
+
+def test_54_totals_of_one_process_are_no_summands() -> None:
+    results = [final(total_cost_usd=cost, usage={"input_tokens": tokens}) for cost, tokens in ((1.0, 100), (3.0, 300))]
+    usage = claude(init(), *results).usage
+    assert (usage.cost_usd, usage.input) == (3.0, 300)
+    assert (claude(init(), final()).usage.cost_usd, opencode(STEP, TEXT, CALLS).usage.cost_usd) == (None, None)
 
 
 def test_55_a_question_nobody_answers_ends_the_walk_and_names_the_path() -> None:
@@ -353,6 +457,12 @@ def test_68_a_question_to_a_person_is_seen_while_it_waits() -> None:
 def test_69_a_success_whose_background_work_was_cut_off_is_judged_by_git() -> None:
     outcome = claude(init(), assistant(1, use(1, "make &")), result(1, False), final(result="The build runs."))
     assert then(outcome, DIRTY) == (Action.FINISH, "one", ())
+
+
+def test_88_root_that_skips_permissions_is_for_a_person_and_no_other_model() -> None:
+    found = verdict(read("claude/skip-root", exited(1)))
+    assert found.action is Action.NEEDS_HUMAN
+    assert "root/sudo" in found.reason
 
 
 # --- the CLI's own configuration ----------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""Small decisions of the walk that need no worker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from dispatcher import programs, routing
+from dispatcher.runner import walk
+from dispatcher.task import Billing, Candidate, Credential
+
+CHOICE = routing.Choice(Candidate("one", "opencode", "a/b", Credential("c", Billing.FREE)), "first of the route")
+NOBODY = routing.Plan((), (), None, "opencode is not installed")
+FOUND = routing.Plan((CHOICE,), (), None, "first of the route")
+HELD = routing.Plan((), (), 99.0, "all candidates are on hold")
+
+
+@pytest.mark.parametrize(
+    ("missing", "first", "looks", "chosen"),
+    [
+        ({"opencode": "not installed"}, NOBODY, 2, 1),  # it was replacing itself
+        ({}, NOBODY, 1, 0),  # nobody is missing: a person is asked at once
+        ({"opencode": "not installed"}, HELD, 1, 0),
+        ({"opencode": "not installed"}, FOUND, 1, 1),  # another one can
+    ],
+)
+def test_a_program_that_is_not_there_is_looked_for_twice(
+    missing: dict[str, str], first: routing.Plan, looks: int, chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans, slept = [first, FOUND], []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(walk, "route", lambda *_: plans.pop(0))
+    monkeypatch.setattr(programs, "missing", lambda *_: missing)
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    ctx: Any = SimpleNamespace(config=None, environ={})
+    found = anyio.run(walk.patient_route, ctx, None, None)
+    assert (len(found.choices), 2 - len(plans)) == (chosen, looks)
+    assert slept == ([walk.PROGRAM_AGAIN] if looks == 2 else [])
+
+
+def test_pauses_of_workers_that_met_on_one_trouble_differ() -> None:
+    waits = [walk.spread(3.0, f"{number}-0123456789ab{number * 4321:04x}") for number in range(15)]
+    assert len(set(waits)) == len(waits)
+    assert all(3.0 <= wait <= 4.5 for wait in waits)
+    assert (walk.spread(3.0, "1-0000"), walk.spread(3.0, "1-ffff")) == (3.0, 4.5)
