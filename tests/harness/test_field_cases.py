@@ -160,8 +160,12 @@ def test_9_the_event_knows_the_reset_whatever_the_text_says(text: str) -> None:
     ],
 )
 def test_10_information_about_a_limit_is_no_limit(info: dict[str, Any]) -> None:
-    outcome = claude(init(), limits(**info), assistant(1, use(1, "ls")), result(1, False), final())
+    stdout = [init(), limits(**info), assistant(1, use(1, "ls")), result(1, False), final()]
+    outcome = claude(*stdout)
     assert (outcome.positive, outcome.hold) == (True, None)
+    live = watch("claude", billing=Billing.SUBSCRIPTION)
+    assert not [s for line in stdout for s in live.feed("stdout", line, NOW) if s.outcome or s.hold]
+    assert claude(*stdout[:-1], exit=exited(None, 9)).kind is O.KILLED, "nor does it explain another end"
 
 
 DAY = datetime(2026, 11, 29, tzinfo=UTC).timestamp()
