@@ -38,8 +38,9 @@ def test_a_program_that_is_not_there_is_looked_for_twice(
     monkeypatch.setattr(walk, "route", lambda *_: plans.pop(0))
     monkeypatch.setattr(programs, "missing", lambda *_: missing)
     monkeypatch.setattr(anyio, "sleep", sleep)
+    unused: Any = None
     ctx: Any = SimpleNamespace(config=None, environ={})
-    found = anyio.run(walk.patient_route, ctx, None, None)
+    found = anyio.run(walk.patient_route, ctx, unused, unused)
     assert (len(found.choices), 2 - len(plans)) == (chosen, looks)
     assert slept == ([walk.PROGRAM_AGAIN] if looks == 2 else [])
 
@@ -66,7 +67,8 @@ def test_real_clis_start_one_after_the_other(heavy: bool, pauses: int, monkeypat
     vars(loop).update(ends=lambda: False, begin=lambda group, task: told.append(f"task {task}"))
     monkeypatch.setattr(scheduler, "claim", lambda *_: tasks.pop(0) if tasks else None)
     monkeypatch.setattr(anyio, "sleep", sleep)
-    anyio.run(loop.claim_all, None)
+    group: Any = None
+    anyio.run(loop.claim_all, group)
     assert [item for item in told if isinstance(item, str)] == ["task 1", "task 2", "task 3"]
     assert told.count(scheduler.STAGGER) == pauses
     assert told[:2] == ["task 1", scheduler.STAGGER if heavy else "task 2"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
 import pytest
 
+from dispatcher.harness import get
 from dispatcher.harness.saved import judge
-from dispatcher.task import ModelEvidence, OutcomeClass
+from dispatcher.task import ModelEvidence, OutcomeClass, Usage
 
 from .captures import EXPECTED, FOLDER, IN_BETWEEN, NOW, harness_of, lines, read
 
@@ -92,9 +96,73 @@ def test_two_results_are_not_counted_twice() -> None:
     assert read("claude/bg-6s").usage.cost_usd == pytest.approx(0.01377)
 
 
-def test_a_killed_run_knows_its_input_only() -> None:
-    usage = read("claude/sig-kill").usage
-    assert (usage.input, usage.output, usage.cost_usd) == (2000, None, None)
+def test_a_killed_run_of_which_only_the_stream_is_left_knows_its_input() -> None:
+    outcome = read("claude/sig-kill")
+    assert (outcome.usage.input, outcome.usage.output, outcome.usage.cost_usd) == (2000, None, None)
+    assert (outcome.usage.cache_read, outcome.usage.cache_write) == (600, 400)
+    assert outcome.notes == (
+        "tokens are partial: it ended without a result; counted: what went in; its cost is unknown",
+    )
+    empty = get("claude").read(lines("claude/sig-kill", "stdout")[:1], (), (), None, now=NOW)
+    assert (empty.usage, empty.notes) == (Usage(), ())
+
+
+def recorded(answer: str, output: int, *, end: bool = True, more: int = 0) -> bytes:
+    """A line of claude's own record; the pieces of one answer repeat its usage."""
+    usage = {"input_tokens": 1000 + more, "output_tokens": output, "cache_read_input_tokens": 300}
+    usage["cache_creation_input_tokens"] = 200
+    message = {"id": answer, "model": "claude-sonnet-4-5", "stop_reason": "tool_use" if end else None, "usage": usage}
+    return json.dumps({"type": "assistant", "message": message, "sessionId": "s"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("record", "output", "counted"),
+    [
+        ([("msg_fake0001", 50), ("msg_fake0002", 60)], 110, "2 of 2"),
+        ([("msg_fake0001", 50), ("msg_fake0001", 50), ("msg_fake0002", 60)], 110, "2 of 2"),  # in pieces
+        ([("msg_fake0001", 50)], 50, "1 of 2"),  # the record lags behind the stream
+        ([("msg_of_the_run_before", 999), ("msg_fake0001", 50)], 50, "1 of 2"),  # a resumed session
+    ],
+)
+def test_a_killed_run_is_counted_from_claudes_own_record(
+    record: list[tuple[str, int]], output: int, counted: str
+) -> None:
+    session = [b'{"type":"user"}', b"torn {", *(recorded(answer, tokens) for answer, tokens in record)]
+    stdout = lines("claude/sig-kill", "stdout")
+    outcome = get("claude").read(stdout, (), (), None, now=NOW, session=session)
+    assert (outcome.usage.input, outcome.usage.output, outcome.usage.cost_usd) == (2000, output, None)
+    assert (outcome.usage.cache_read, outcome.usage.cache_write) == (600, 400)
+    assert f"counted: {counted} answers, from claude's own record" in outcome.notes[0]
+
+
+def test_an_answer_that_was_cut_off_has_no_output_that_anybody_knows() -> None:
+    session = [recorded("msg_fake0001", 50), recorded("msg_fake0002", 1, end=False)]
+    outcome = get("claude").read(lines("claude/sig-kill", "stdout"), (), (), None, now=NOW, session=session)
+    assert (outcome.usage.input, outcome.usage.output) == (2000, 50)
+
+
+def test_a_run_with_a_result_needs_no_record() -> None:
+    def never() -> Iterator[bytes]:
+        raise AssertionError("the record was read")
+        yield b""
+
+    for name in ("claude/ok-stream", "claude/k9-bash-res", "opencode/ok", "opencode/sigKILL"):
+        args = (lines(name, "stdout"), lines(name, "stderr"), ())
+        assert get(harness_of(name)).read(*args, None, now=NOW, session=never()).usage == read(name).usage
+
+
+def test_a_killed_run_of_opencode_is_counted_up_to_its_last_whole_answer() -> None:
+    """It tells of an answer when its tools are through; the one in which it was killed is unknown, and that is said."""
+    for name in ("opencode/sigKILL", "opencode/sigTERM"):
+        outcome = read(name)
+        assert (outcome.usage.input, outcome.usage.output) == (1200, 34)
+        assert outcome.notes == (
+            "tokens are partial: the run ended in the middle of an answer; counted: tokens and cost of 1 that ended",
+        )
+    begun = get("opencode").read(lines("opencode/sigKILL", "stdout")[:1], (), (), None, now=NOW)
+    assert begun.usage == Usage(), "unknown is not 0"
+    for name in ("opencode/ok", "opencode/429", "opencode/half", "opencode/badargs"):
+        assert not [note for note in read(name).notes if note.startswith("tokens are partial")], name
 
 
 def test_sessions_that_are_gone() -> None:

@@ -146,7 +146,10 @@ def test_a_truncated_stream_is_said() -> None:
     """opencode drops events at its exit: only a step_start, though all was done. Git will tell."""
     outcome = opencode(STEP)
     assert (outcome.kind, outcome.positive) == (O.UNKNOWN, False)
-    assert "stream truncated" in outcome.notes[0]
+    partial, truncated = outcome.notes
+    assert "stream truncated" in truncated
+    assert partial.startswith("tokens are partial")
+    assert (outcome.usage.input, outcome.usage.cost_usd) == (None, None)
 
 
 # --- opencode -----------------------------------------------------------------------------------------------------
