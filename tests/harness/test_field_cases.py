@@ -132,8 +132,10 @@ def test_6_no_event_that_can_be_read(stdout: tuple[bytes, ...]) -> None:
 
 def test_7_cut_off_in_the_middle_of_a_tool_call() -> None:
     outcome = claude(init(), assistant(1, use(1, "make")), final(stop_reason="tool_use", num_turns=9))
+    assert not outcome.positive
     assert then(outcome) == (Action.REDISPATCH, None, ("one",))
     assert then(outcome, DIRTY) == (Action.FINISH, "one", ())
+    assert then(outcome, COMMITTED) == (Action.CONFIRM, "one", ()), "what is committed may be a part"
 
 
 @pytest.mark.parametrize(
@@ -280,10 +282,11 @@ def test_35_retries_that_were_overcome_are_no_error() -> None:
     assert (outcome.kind, outcome.positive, outcome.hold) == (O.COMPLETED, True, None)
 
 
-def test_38_the_model_that_we_pinned_is_parked_whatever_model_the_text_names() -> None:
+@pytest.mark.parametrize("status", [404, None])
+def test_38_the_model_that_we_pinned_is_parked_whatever_model_the_text_names(status: int | None) -> None:
     """The CLI names an id that it made of an alias, and a terminal wrapped the line."""
     text = "There's an issue with the selected\n   model (claude-haiku-4-5-20251001). It may not exist or so."
-    outcome = claude(init(), final(is_error=True, api_error_status=404, result=text), exit=exited(1))
+    outcome = claude(init(), final(is_error=True, api_error_status=status, result=text), exit=exited(1))
     assert outcome.hold is not None
     assert (outcome.kind, outcome.hold.scope, outcome.hold.until) == (O.MODEL_NOT_FOUND, HoldScope.MODEL, None)
     pinned = Candidate("one", "claude", "haiku", Credential("plan", Billing.SUBSCRIPTION))
@@ -345,6 +348,9 @@ def test_50_a_warning_is_never_the_last_message() -> None:
     warning = b"Warning: no stdin data received in 3s, proceeding without it. Redirect stdin explicitly: < /dev/null"
     outcome = claude(init(), final(result="All four files are written."), stderr=(warning,))
     assert (outcome.positive, outcome.final_text) == (True, "All four files are written.")
+    failed = claude(init(), stderr=(warning,), exit=exited(1))
+    assert (failed.kind, failed.final_text) == (O.UNKNOWN, "")
+    assert "stdin" not in failed.reason + failed.proof
 
 
 @pytest.mark.parametrize(
