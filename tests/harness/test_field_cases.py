@@ -434,7 +434,7 @@ def test_65_unknown_events_and_the_newer_last_event_change_nothing() -> None:
     ]
     done = b'{"type":"done","timestamp":1,"sessionID":"ses_1","reason":"idle","rejected":[]}'
     plain = opencode(*GOOD)
-    for stdout in ([*GOOD, done], [*new, *GOOD], [*GOOD[:3], *new, *GOOD[3:], done]):
+    for stdout in ([*GOOD, done], [*new, *GOOD], [*GOOD[:3], *new, *GOOD[3:], done], [*GOOD, new[0], *new[2:]]):
         assert opencode(*stdout) == plain
     assert claude(init(), b'{"type":"forecast","n":1}', final(a_new_field={"x": 1})) == claude(init(), final())
 

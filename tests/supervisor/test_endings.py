@@ -126,19 +126,40 @@ def test_exit_127_of_the_worker_is_not_a_missing_harness(attempt: Attempt) -> No
     assert (record.reason, record.exit_code, record.kind) == (EndReason.EXITED, 127, None)
 
 
-def test_a_program_that_replaces_itself_is_tried_again(attempt: Attempt) -> None:
+TELLS_OF_FAILED_STARTS = """
+import sys; sys.path.insert(0, {root!r})
+from dispatcher.supervisor import supervise
+real = supervise.spawn
+def spawn(*args, **named):
+    try:
+        return real(*args, **named)
+    except supervise.SpawnError:
+        open(sys.argv[1] + "/failed", "a").write("once\\n")
+        raise
+supervise.spawn = spawn
+sys.exit(supervise.main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))
+"""
+
+
+def test_a_program_that_replaces_itself_is_tried_again(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The first try fails; the program appears while the supervisor waits for its second."""
+    entry = tmp_path / "supervisor" / "__main__.py"
+    entry.parent.mkdir()
+    entry.write_text(TELLS_OF_FAILED_STARTS.format(root=str(Path(spec.__file__).parents[2])))
+    monkeypatch.setattr(client, "PROGRAM", str(entry))
     program = attempt.folder / "updating"
     attempt.write((str(program), attempt.token))
     attempt.launch()
-    until(lambda: (attempt.folder / "stdout").exists())
+    attempt.ready("failed")
     new = attempt.folder / "new"
     new.write_text("#!/bin/sh\necho updated\n")
     new.chmod(0o755)
     new.rename(program)
     record = attempt.wait()
     assert (record.reason, record.exit_code) == (EndReason.EXITED, 0)
-    assert attempt.text() == "updated\n"
+    assert (attempt.text(), attempt.text("failed")) == ("updated\n", "once\n")
 
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["control group", "no control group"])
