@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -107,6 +108,20 @@ def test_133_who_ran_is_known_after_the_end(world: World) -> None:
     assert held["leader"] == [int(word) for word in seen.split()]
     assert len(held["supervisor"]) == 2
     assert held["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_58_nothing_that_a_task_starts_eats_the_list_of_a_loop(world: World) -> None:
+    """while read brief; do dispatcher ...; done < list: the worker, the commands before and after it, who is told."""
+    eats = "cat > /dev/null"
+    worker(world, f'real "$@"\n{eats}')
+    for name in ("a", "b", "c"):
+        world.brief(name, f"Brief {name}.\n{script({'steps': [{'shell': eats}, *WORK]})}", setup=[eats], verify=[eats])
+    names = world.root / "list"
+    names.write_text("a\nb\nc\n")
+    add, run = " ".join(world.command("add")), " ".join(world.command("run", "--notify", f"'{eats}'"))
+    loop = f'while read name; do {add} "{world.home}/briefs/$name.md" && {run}; done < {names}'
+    subprocess.run(["sh", "-c", loop], env=world.environment, cwd=world.root, check=True, capture_output=True)
+    assert [row["status"] for row in world.rows("select status from task")] == ["needs_review"] * 3
 
 
 # --- the CLI itself -----------------------------------------------------------------------------------------------
