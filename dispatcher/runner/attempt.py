@@ -67,10 +67,11 @@ async def start(
     attempt = open_row(ctx, task, candidate, version, place, session)
     try:
         worker = Worker(candidate, program.command, version, box, session)
-        return Started(attempt, await launch(ctx, task, settings, place, attempt, worker, others_free=others_free))
+        process = await launch(ctx, task, settings, place, attempt, worker, others_free=others_free)
     except (DispatcherError, OSError) as error:
         trouble.never_started(ctx, attempt, str(error))
         raise
+    return Started(history.get_attempt(ctx.store, attempt.id), process)
 
 
 async def launch(
