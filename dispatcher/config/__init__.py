@@ -2,7 +2,8 @@
 
     homes.py     which folder is the home; trust; logs and database
     loader.py    models.yaml -> Config, parsed again only when it changed
-    build.py     what each key means            read.py   one value: type, range, spelling
+    build.py     the sections of models.yaml    read.py   one value: type, range, spelling
+    workers.py, places.py, starting.py           what each key means
     model.py     the typed result
     programs.py  where the CLIs are installed
     initial.py   the models.yaml that fits this machine, for `init`

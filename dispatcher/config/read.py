@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, NoReturn, TypeVar
 
@@ -235,3 +235,8 @@ def _key_line(text: str, path: tuple[str | int, ...]) -> int | None:
             node = node.value[part]
             line = node.start_mark.line + 1
     return line
+
+
+def given(keys: Mapping[str, Reader], name: str) -> bool:
+    """Whether there is more than a heading: everything below it may be commented out."""
+    return name in keys and keys[name].value is not None

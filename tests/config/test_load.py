@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.config import build, initial
+from dispatcher.config import build, initial, places
 from dispatcher.task import Billing, CopyMode, Deliver, Difficulty, Expect, Limits, Tools
 from tests.config.samples import EXAMPLE, LEAST, load_text
 
@@ -104,7 +104,7 @@ limits: {min_free_memory: 512MiB, min_free_disk: 1.5GB, hard_cap: 1h30m, backoff
 
 
 def test_every_limit_can_be_written() -> None:
-    assert set(build.LIMITS) == {field.name for field in dataclasses.fields(Limits)}
+    assert set(places.LIMITS) == {field.name for field in dataclasses.fields(Limits)}
 
 
 def test_sections_whose_content_is_commented_out_are_empty(tmp_path: Path) -> None:
