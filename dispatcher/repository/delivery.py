@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from dispatcher.errors import GitError, Refused, RepositoryError
-from dispatcher.repository import evidence, lfs, locks, messages
+from dispatcher.repository import lfs, locks, messages, worktree
 from dispatcher.repository.copies import checkouts, resolve
 from dispatcher.repository.git import Layout, View, layout, view
 from dispatcher.repository.keeping import NAMES, identity, keep, state_tree, transfer, word
@@ -238,14 +238,14 @@ def _move_along(place: Layout, there: Layout, into: str, old: str, new: str) -> 
     if busy:
         raise Refused(f"{place.root} is in the middle of something ({busy[0]})", hint="finish or abort it first")
     with view(place) as seen:
-        dirty = [e.path for e in evidence.changed(seen) if e.state != "??"]
+        dirty = [e.path for e in worktree.changed(seen) if e.state != "??"]
         if dirty:
             raise Refused(
                 f"{place.root} has {into} checked out with changes: {', '.join(dirty[:5])}", hint="commit them"
             )
         paths = [
             os.fsdecode(p)
-            for p in seen.run("diff-tree", "-r", "--name-only", *evidence.DIFF, old, new).out.split(b"\0")
+            for p in seen.run("diff-tree", "-r", "--name-only", *worktree.DIFF, old, new).out.split(b"\0")
             if p
         ]
         seen.run("update-index", "--refresh", ok=(0, 1))
@@ -281,7 +281,7 @@ def _refuse_filters(seen: View, paths: Sequence[str]) -> None:
 def diffstat(repository: Path, base: str | None, commit: str) -> DiffStat:
     with view(layout(repository)) as seen:
         start = base or seen.run("hash-object", "-t", "tree", "--stdin").text
-        out = seen.run("diff-tree", "-r", "--numstat", *evidence.DIFF, start, commit).out
+        out = seen.run("diff-tree", "-r", "--numstat", *worktree.DIFF, start, commit).out
     found = []
     for record in out.split(b"\0"):
         if record:
@@ -293,7 +293,7 @@ def diffstat(repository: Path, base: str | None, commit: str) -> DiffStat:
 
 def diff(repository: Path, base: str | None, commit: str) -> str:
     """The change as a patch, never through a program of the repository; bytes that are no UTF-8 are replaced."""
-    options = [word for word in evidence.DIFF if word != "-z"]
+    options = [word for word in worktree.DIFF if word != "-z"]
     with view(layout(repository)) as seen:
         start = base or seen.run("hash-object", "-t", "tree", "--stdin").text
         return seen.run("diff-tree", "-r", "-p", *options, start, commit).out.decode("utf-8", "replace")

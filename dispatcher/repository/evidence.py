@@ -1,14 +1,12 @@
 """What git says a worker left behind. Read after its whole tree is dead, against a base recorded before it started.
 
 Two marks are taken with `snapshot`: the task's base, once, and the start of each attempt. Paths that were dirty before
-are subtracted by the hash of their content, not by their name. A path that git calls modified although its bytes are
-those of the index (line endings, LFS: the filters say otherwise, or an mtime moved) is a phantom and no work. Paths of
-tools (`SCRATCH`) are named and no work either. When git fails, that is the evidence: never "no changes".
+are subtracted by the hash of their content, not by their name (`worktree`). Paths of tools (`SCRATCH`) are named and no
+work. When git fails, that is the evidence: never "no changes".
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -17,15 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dispatcher.errors import DispatcherError, GitError, RepositoryError
-from dispatcher.repository import elsewhere, lfs, locks, marker
+from dispatcher.errors import DispatcherError, GitError
+from dispatcher.repository import elsewhere, locks, marker
 from dispatcher.repository import trace as traces
 from dispatcher.repository.git import Layout, View, layout, view
+from dispatcher.repository.worktree import DIFF, HASHED_WHOLE, Entry, hashes, status
 from dispatcher.task import Commit, CopyMode, Evidence
 
 SCRATCH = (".claude/settings.local.json", ".opencode/", ".claude/.cache/")
-DIFF = ("--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--ignore-submodules=dirty", "-z")
-HASHED_WHOLE = 256 * 1024 * 1024  # larger files are told apart by size and time
 WALKED = 50_000  # entries of ignored folders that are looked at
 COMMITS = 500
 
@@ -50,17 +47,6 @@ class TaskBase:
         return cls(**json.loads(text))
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of `git status`. `head` and `index` are blob ids; `state` is git's XY."""
-
-    path: str
-    state: str  # "??" when untracked
-    index_mode: str = "000000"
-    work_mode: str = "000000"
-    index: str = ""
-
-
 def snapshot(copy: Path) -> TaskBase:
     """The state now. Raises GitError or RepositoryError: a task whose start cannot be read must not start."""
     of = layout(copy)
@@ -71,7 +57,7 @@ def snapshot(copy: Path) -> TaskBase:
             base=seen.sha("HEAD"),
             branch=seen.branch(),
             detached=seen.branch() is None,
-            dirty=_hashes(seen, entries),
+            dirty=hashes(seen, entries),
             heads=seen.refs("refs/heads", "refs/stash"),
             git_dir=str(of.git_dir),
         )
@@ -89,128 +75,6 @@ def _stamp(of: Layout, *, after: int = 0) -> int:
         time.sleep(0.001)
     file.unlink()
     return at
-
-
-def status(seen: View, *, untracked: str = "all") -> list[Entry]:
-    """Changed and untracked paths, any bytes in their names, submodules left to `_submodules`."""
-    words = ("status", "--porcelain=v2", "-z", f"--untracked-files={untracked}", "--no-renames", "--no-ahead-behind")
-    entries = []
-    for record in seen.run(*words, "--ignore-submodules=dirty").out.split(b"\0"):
-        line = os.fsdecode(record)
-        if line.startswith("1 "):
-            _, state, _, _, index_mode, work_mode, _, index, path = line.split(" ", 8)
-            entries.append(Entry(path, state, index_mode, work_mode, index))
-        elif line.startswith("u "):
-            path = line.split(" ", 10)[10]
-            entries.append(Entry(path, "UU"))
-        elif line.startswith("? "):
-            entries.append(Entry(line[2:], "??"))
-    return entries
-
-
-def changed(seen: View) -> list[Entry]:
-    """The same without phantoms."""
-    entries = status(seen)
-    skipped = phantoms(seen, entries)
-    return [entry for entry in entries if entry.path not in skipped]
-
-
-# --- content ------------------------------------------------------------------------------------------------------
-
-
-def _hashes(seen: View, entries: Iterable[Entry]) -> dict[str, str]:
-    entries = list(entries)
-    skipped = phantoms(seen, entries)
-    dirty = {e.path: content_hash(seen.of.root / e.path) for e in entries if e.path not in skipped}
-    for path, sha in seen.gitlinks().items():
-        state = repository_state(seen.of.root / path)
-        if state is not None and (path in dirty or state != f"{sha}:"):
-            dirty[path] = state
-    return dirty
-
-
-def content_hash(path: Path) -> str:
-    """Kind, executable bit and content in one word; a folder that is a repository by its HEAD and its dirty paths."""
-    try:
-        info = path.lstat()
-    except OSError:
-        return "gone"
-    if stat.S_ISLNK(info.st_mode):
-        return "link:" + hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
-    if stat.S_ISDIR(info.st_mode):
-        return repository_state(path) or "folder"
-    if not stat.S_ISREG(info.st_mode):
-        return f"special:{stat.S_IFMT(info.st_mode)}"
-    kind = "program" if info.st_mode & stat.S_IXUSR else "file"
-    if info.st_size > HASHED_WHOLE:
-        return f"{kind}:{info.st_size}:{info.st_mtime_ns}"
-    try:
-        with path.open("rb") as handle:
-            return f"{kind}:{hashlib.file_digest(handle, 'sha256').hexdigest()}"
-    except OSError as error:
-        return f"unreadable:{error.errno}:{info.st_size}:{info.st_mtime_ns}"
-
-
-def repository_state(root: Path) -> str | None:
-    """`<HEAD>:<hash of its dirty paths, empty when clean>` of an inner repository, None when it is none."""
-    try:
-        of = layout(root)
-        with view(of) as seen:
-            dirty = _hashes(seen, status(seen))
-            listed = hashlib.sha256(json.dumps(sorted(dirty.items())).encode()).hexdigest() if dirty else ""
-            return f"{seen.sha('HEAD')}:{listed}"
-    except RepositoryError:
-        return None
-
-
-def phantoms(seen: View, entries: Sequence[Entry]) -> set[str]:
-    """Paths that git calls modified although nobody changed them: same mode, and the bytes of the index or of LFS."""
-    asked = [e for e in entries if e.state == ".M" and e.index_mode == e.work_mode and e.index_mode.startswith("100")]
-    found, rest = set(), []
-    for entry in asked:
-        if blob_id(seen.of.root / entry.path, entry.index) == entry.index:
-            found.add(entry.path)
-        else:
-            rest.append(entry)
-    if rest:
-        for entry, blob in zip(rest, small_blobs(seen, [e.index for e in rest]), strict=True):
-            if blob is not None and lfs.same_content(blob, seen.of.root / entry.path):
-                found.add(entry.path)
-    return found
-
-
-def blob_id(path: Path, like: str) -> str | None:
-    """The id that git would give these very bytes, in the hash that `like` is written in."""
-    try:
-        size = path.lstat().st_size
-        digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
-        digest.update(b"blob %d\0" % size)
-        with path.open("rb") as handle:
-            while block := handle.read(1 << 20):
-                digest.update(block)
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
-def small_blobs(seen: View, ids: Sequence[str]) -> list[bytes | None]:
-    """The contents of blobs that may be LFS pointers; None for all others."""
-    sizes = seen.run("cat-file", "--batch-check=%(objectsize)", stdin="".join(f"{i}\n" for i in ids).encode()).out
-    small = [
-        i for i, size in zip(ids, sizes.split(b"\n"), strict=False) if size.isdigit() and int(size) <= lfs.POINTER_LIMIT
-    ]
-    if not small:
-        return [None] * len(ids)
-    out, contents, at = seen.run("cat-file", "--batch", stdin="".join(f"{i}\n" for i in small).encode()).out, {}, 0
-    for name in small:
-        end = out.index(b"\n", at)
-        size = int(out[at:end].rsplit(b" ", 1)[1])
-        contents[name] = out[end + 1 : end + 1 + size]
-        at = end + 1 + size + 1
-    return [contents.get(i) for i in ids]
-
-
-# --- inspection ---------------------------------------------------------------------------------------------------
 
 
 def inspect(
@@ -255,7 +119,7 @@ class _Inspection:
         seen, base, of = self.seen, self.base, self.seen.of
         head, branch = seen.sha("HEAD"), seen.branch()
         entries = status(seen)
-        now = _hashes(seen, entries)
+        now = hashes(seen, entries)
         # The branches of a worktree are everybody's: a person's commit on one of them is not this worker's.
         heads = seen.refs("refs/heads", "refs/stash") if self.mode is CopyMode.CLONE else {}
         dirty, scratch = self._split(now, {e.path for e in entries if e.state == "??"})

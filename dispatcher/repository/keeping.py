@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dispatcher.errors import GitError, RepositoryError
-from dispatcher.repository import evidence
+from dispatcher.repository import worktree
 from dispatcher.repository.git import Layout, View, layout, view
 
 LISTED = 200  # ignored paths that the message names
@@ -31,7 +31,7 @@ def identity(name: str, mail: str) -> dict[str, str]:
     return {f"GIT_{who}_{what}": v for who in ("AUTHOR", "COMMITTER") for what, v in (("NAME", name), ("EMAIL", mail))}
 
 
-def state_tree(seen: View, entries: Sequence[evidence.Entry] | None = None) -> str:
+def state_tree(seen: View, entries: Sequence[worktree.Entry] | None = None) -> str:
     """The work tree as a git tree, written to the view's objects. The repository's own index is not touched."""
     with tempfile.TemporaryDirectory(prefix="dispatcher-index-") as folder:
         index = Path(folder, "index")
@@ -39,8 +39,8 @@ def state_tree(seen: View, entries: Sequence[evidence.Entry] | None = None) -> s
             shutil.copyfile(seen.index, index)
         for shared in seen.of.git_dir.glob("sharedindex.*"):
             shutil.copyfile(shared, Path(folder, shared.name))
-        entries = evidence.status(seen) if entries is None else entries
-        skipped = evidence.phantoms(seen, entries)
+        entries = worktree.status(seen) if entries is None else entries
+        skipped = worktree.phantoms(seen, entries)
         paths = [e.path for e in entries if e.path not in skipped and not e.path.endswith("/")]
         if paths:
             listed = b"".join(os.fsencode(path) + b"\0" for path in paths)
@@ -190,7 +190,7 @@ def unkept(copy: Layout, target: Layout) -> list[str]:
     """What would be lost with the copy, in words. Empty: every commit and every file is on a ref of the target."""
     with view(copy, writes_to=target) as seen:
         lost = [f"commit {sha[:12]}" for sha in missing(seen, tips(seen), target)]
-        entries = evidence.status(seen)
+        entries = worktree.status(seen)
         head, tree = seen.sha("HEAD"), state_tree(seen, entries)
         clean = head is not None and seen.run("rev-parse", f"{head}^{{tree}}").text == tree
         if not clean and (head is not None or _has_files(seen, tree)):
@@ -205,7 +205,7 @@ def unkept(copy: Layout, target: Layout) -> list[str]:
 
 def _plain(seen: View, target: Layout, path: str, sha: str) -> bool:
     """A submodule that holds nothing of its own: not checked out, or clean at a commit that the target's one has."""
-    state = evidence.repository_state(seen.of.root / path)
+    state = worktree.repository_state(seen.of.root / path)
     if state is None:
         return True
     head, _, dirty = state.partition(":")
