@@ -443,6 +443,9 @@ class Attempt:
     source: Source = Source.TERMINAL
     seconds: float | None = None  # worker time; waiting for a person or a reset does not count
     billed_usd: float | None = None  # what it really cost; free and subscription: 0 by plan; None: unknown
+    pid: int | None = None  # of the worker, kept after its end, with what tells a reused one apart:
+    pid_start: int | None = None  # clock ticks since the boot
+    boot: str | None = None
 
 
 # --- git's side ---------------------------------------------------------------------------------------------------

@@ -58,6 +58,10 @@ async def attend(ctx: Context, task: Task, attempt: Attempt, process: subprocess
             group.start_soon(listen, ctx, task, attempt)
         await client.wait(folder, process)
         group.cancel_scope.cancel()
+    worker = client.worker_of(folder)
+    if worker is not None:
+        pid, pid_start, boot = worker
+        history.update_attempt(ctx.store, attempt.id, pid=pid, pid_start=pid_start, boot=boot)
 
 
 def gated(folder: Path) -> bool:

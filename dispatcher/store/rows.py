@@ -187,6 +187,9 @@ def attempt_of(found: sqlite3.Row) -> Attempt:
         source=Source(row["source"]),
         seconds=row["seconds"],
         billed_usd=row["billed_usd"],
+        pid=row["pid"],
+        pid_start=row["pid_start"],
+        boot=row["boot"],
     )
 
 

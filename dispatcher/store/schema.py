@@ -148,6 +148,9 @@ CREATE TABLE attempt (
     seconds FLOAT,
     checks TEXT,
     billed_usd FLOAT,
+    pid INTEGER,
+    pid_start INTEGER,
+    boot TEXT,
     CONSTRAINT attempt_number UNIQUE (task_id, number),
     FOREIGN KEY(task_id) REFERENCES task (id)
 );
@@ -699,7 +702,7 @@ SELECT coalesce(strftime('%Y-%m', created_at, 'unixepoch'), ''), difficulty, sta
 FROM task GROUP BY 1, 2, 3""",
 )
 
-HEAD = "0005"  # the newest migration, as Alembic names it
+HEAD = "0006"  # the newest migration, as Alembic names it
 
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),

@@ -244,6 +244,9 @@ class Attempt(SQLModel, table=True):
     seconds: float | None = _real("worker time; waiting for a person or a reset does not count")
     checks: str | None = _text("JSON: configured, outside_touch, error of the checks; NULL: not run")
     billed_usd: float | None = _real("what it was billed in US dollars; 0 by plan or free; NULL: unknown")
+    pid: int | None = _number("process id of the worker; known once it has ended, and kept")
+    pid_start: int | None = _number("when that process started, in clock ticks since the boot: tells reused ids apart")
+    boot: str | None = _text("id of that boot of the machine")
 
 
 class CheckResult(SQLModel, table=True):

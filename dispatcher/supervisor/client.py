@@ -82,6 +82,13 @@ async def _pidfd_gone(pid: int) -> None:
         os.close(fd)
 
 
+def worker_of(folder: Path) -> tuple[int, int, str] | None:
+    """Process id of the worker, its start in clock ticks, and the boot that they are of; also after its end."""
+    holder = files.read_holder(str(folder / files.LOCK))
+    leader = holder.get("leader")
+    return (int(leader[0]), int(leader[1]), str(holder.get("boot", ""))) if leader else None
+
+
 def _holder_pid(folder: Path) -> int | None:
     """The pid of a supervisor that is not our child, if it surely is that supervisor."""
     holder = files.read_holder(str(folder / files.LOCK))

@@ -80,6 +80,9 @@ ALL: dict[str, Any] = {
     "seconds": 12.5,
     "session_id": "s",
     "harness_version": "1.18.3",
+    "pid": 77,
+    "pid_start": 123_456,
+    "boot": "8c1f",
 }
 
 
