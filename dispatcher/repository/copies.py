@@ -68,6 +68,10 @@ class CopyInfo:
     notes: tuple[str, ...] = field(default=())
 
 
+class Taken(RepositoryError):
+    """Two tasks wanted one checkout at the same moment, and the other one has it."""
+
+
 def resolve(path: Path) -> Target:
     """The repository that holds `path`. RepositoryError when there is none, when it is bare, the home folder or /."""
     if not path.is_dir():
@@ -130,7 +134,9 @@ def prepare(
     if sha is not None and pin:
         new_ref(of, base_ref(marker, identity), sha, "dispatcher: base")
     if mode is CopyMode.IN_PLACE:
-        mark.write(of, Marker(marker, mode, sha, branch, identity=identity))
+        whose = Marker(marker, mode, sha, branch, identity=identity)
+        if not mark.write_first(of, whose):
+            raise Taken(f"{of.root} is in the way: another task was faster", hint="try again")
         return CopyInfo(of.root, sha, branch, branch is None, mode)
     _refuse_inside(of, copy)
     try:
@@ -150,6 +156,24 @@ def is_anothers(copy: Path, *, marker: str, identity: str) -> bool:
     """Whether a task copy lies there that another task made; anything else that lies there is not told apart here."""
     there = mark.read(copy)
     return there is not None and (there.marker, there.identity) != (marker, identity)
+
+
+def belongs_to(copy: Path, *, number: str, identity: str) -> bool:
+    """Whether this task made the copy. A rebuild of two queues may have changed its number, never its identity."""
+    there = mark.read(copy)
+    return there is not None and (there.identity == identity if there.identity else there.marker == number)
+
+
+def user_of(checkout: Path) -> tuple[str, str] | None:
+    """Marker and identity of the task that works in this checkout itself (`in_place`); None when none does."""
+    there = mark.read(checkout)
+    return (there.marker, there.identity) if there is not None and there.mode is CopyMode.IN_PLACE else None
+
+
+def let_go(checkout: Path, user: tuple[str, str]) -> None:
+    """This task, which used the checkout in place, is done with it; the files stay as they are."""
+    if user_of(checkout) == user:
+        mark.erase(layout(checkout))
 
 
 def commit_of(target: Path, base: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -41,6 +42,22 @@ def write(of: Layout, marker: Marker) -> None:
     new = of.git_dir / (NAME + ".new")
     new.write_text(json.dumps(asdict(marker)))
     new.replace(of.git_dir / NAME)
+
+
+def write_first(of: Layout, marker: Marker) -> bool:
+    """False when there is a marker already: of two tasks that come at once, one gets the checkout. A file that says
+    nothing is nobody's."""
+    if (of.git_dir / NAME).exists() and read(of.root) is None:
+        erase(of)
+    new = of.git_dir / f"{NAME}.{uuid.uuid4().hex}"
+    new.write_text(json.dumps(asdict(marker)))
+    try:
+        (of.git_dir / NAME).hardlink_to(new)
+    except FileExistsError:
+        return False
+    finally:
+        new.unlink()
+    return True
 
 
 def erase(of: Layout) -> None:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio import to_thread
 
 from dispatcher import checks
-from dispatcher.errors import RepositoryError
+from dispatcher.errors import NotFound, RepositoryError
 from dispatcher.repository import copies, delivery, evidence
-from dispatcher.repository.marker import identity_of
+from dispatcher.repository.marker import NAME, identity_of
 from dispatcher.runner.settings import Settings
 from dispatcher.store import queue, reviews
-from dispatcher.task import CheckResult, CopyMode, Task
+from dispatcher.task import TERMINAL, CheckResult, CopyMode, Status, Task
 
 if TYPE_CHECKING:
     from dispatcher.runner.context import Context
+
+
+TURN_POLL = 1.0  # seconds between looks at a checkout in which another task is at work
+TURN_LATER = 60.0  # seconds until a task tries again that found the checkout taken by one that waits
+_DONE = TERMINAL | {Status.NEEDS_REVIEW}
+_COMES_BACK = frozenset({Status.QUEUED, Status.WAITING})
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,14 @@ class Place:
 
 class SetupFailed(RepositoryError):
     """A `setup` command failed: no worker is started in a copy that does not stand."""
+
+
+class Busy(RepositoryError):
+    """The checkout is another task's, which will go on by itself: this one has its turn later."""
+
+    def __init__(self, checkout: Path, other: Task, until: float) -> None:
+        super().__init__(f"task {other.id} works in the same checkout {checkout}")
+        self.until = until
 
 
 def folder_of(ctx: Context, task_id: int) -> Path:
@@ -58,9 +74,11 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
     if target is None:
         place.copy.mkdir(parents=True, exist_ok=True)
         return queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(place.copy)), place
+    identity = identity_of(task)
+    if settings.copy_mode is CopyMode.IN_PLACE:
+        await take_turn(ctx, task, target)
     if place.base is not None and place.copy.is_dir():
         return task, place
-    identity = identity_of(task)
     copy = target if settings.copy_mode is CopyMode.IN_PLACE else own_folder(place.copy, task.id, identity)
     ctx.say(task, None, "makes its copy of the repository")
     base_name = await to_thread.run_sync(starting_point, ctx, task, settings)
@@ -83,6 +101,46 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
     base = await to_thread.run_sync(evidence.snapshot, made.path)
     task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, task_base=base.to_json())
     return task, Place(made.path, place.tmp, target, base)
+
+
+async def take_turn(ctx: Context, task: Task, checkout: Path) -> None:
+    """One task at a time in a checkout that is used in place: wait for the one at work there, and be the next."""
+    own, said = (str(task.id), identity_of(task)), False
+    while (user := await to_thread.run_sync(copies.user_of, checkout)) != own:
+        other = None if user is None else _task_of(ctx, user)
+        if user is None or (other is not None and other.status in _DONE):
+            if user is not None:
+                await to_thread.run_sync(copies.let_go, checkout, user)
+            with suppress(copies.Taken):
+                await to_thread.run_sync(begin_in_place, checkout, *own)
+            continue
+        if other is None:
+            hint = f"if that home is gone: rm {checkout}/.git/{NAME}"
+            raise RepositoryError(f"{checkout} is in use by task {user[0]} of another home", hint=hint)
+        if other.status in _COMES_BACK:
+            raise Busy(checkout, other, max(other.not_before or 0.0, ctx.clock() + TURN_LATER))
+        if other.status is not Status.RUNNING:
+            hint = f"finish or cancel task {other.id}, then try this one again"
+            raise RepositoryError(f"{checkout} is in use by task {other.id}, which is {other.status}", hint=hint)
+        if not said:
+            ctx.say(task, None, f"waits for task {other.id}, which works in the same checkout")
+            said = True
+        if ctx.stopping or queue.get(ctx.store, task.id).status is not Status.RUNNING:
+            raise Busy(checkout, other, ctx.clock())
+        await anyio.sleep(TURN_POLL)
+
+
+def begin_in_place(checkout: Path, marker: str, identity: str) -> None:
+    copies.prepare(checkout, checkout, mode=CopyMode.IN_PLACE, marker=marker, identity=identity)
+
+
+def _task_of(ctx: Context, user: tuple[str, str]) -> Task | None:
+    """The task of this home that the marker of a checkout names."""
+    try:
+        found = queue.get(ctx.store, int(user[0]))
+    except (NotFound, ValueError):
+        return None
+    return found if identity_of(found) == user[1] else None
 
 
 def setup_failed(failed: CheckResult, settings: Settings, folder: Path) -> SetupFailed:

@@ -13,7 +13,7 @@ from dispatcher.checks import Stopped
 from dispatcher.errors import DispatcherError, InternalError
 from dispatcher.runner import attempt as attempts
 from dispatcher.runner import offline, trouble
-from dispatcher.runner.place import prepare
+from dispatcher.runner.place import Busy, prepare
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
 from dispatcher.store import history, holds, queue
@@ -116,6 +116,9 @@ async def step(ctx: Context, task: Task) -> Task:
         started = await attempts.start(ctx, task, settings, candidate, place, others_free=len(plan.choices) > 1)
     except money.WrongMoney as wrong:
         return hold(ctx, task, candidate, describe(wrong))
+    except Busy as busy:
+        current = queue.get(ctx.store, task.id)
+        return later(ctx, task, busy) if goes_on(ctx, current) else current
     except DispatcherError as wrong:
         if trouble.stops_the_run(wrong) is not None:
             raise
@@ -232,6 +235,20 @@ def rest(ctx: Context, task: Task, plan: routing.Plan, max_wait: float) -> Task:
         status=status,
         status_reason=reason,
         not_before=not_before,
+    )
+
+
+def later(ctx: Context, task: Task, busy: Busy) -> Task:
+    """Another task has the checkout and goes on by itself: this one has its turn after that."""
+    return queue.update(
+        ctx.store,
+        task.id,
+        ctx.clock(),
+        owner=ctx.owner,
+        event=f"waits: {busy.message}",
+        status=Status.WAITING,
+        status_reason=busy.message,
+        not_before=busy.until,
     )
 
 

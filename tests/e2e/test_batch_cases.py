@@ -99,6 +99,72 @@ def test_128_and_133_while_a_worker_runs(world: World) -> None:
         names = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
         assert not [name for name in names if "dispatcher.db" in name or "runner-" in name]
         assert b"supervisor/__main__" in words or not [name for name in names if name.endswith("attempt.lock")]
+    [supervisor] = [pid for pid in tree if b"supervisor/__main__" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    [worker] = [pid for pid in tree if stat_of(pid)[1] == str(supervisor)]
+    started = int(stat_of(worker)[19])
     (world.root / "go").write_text("\n")
     assert run.wait(60) == 0
     assert world.task(task)["status"] == "needs_review", world.story(task)
+    row = world.attempts(task)[0]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert (row["pid"], row["pid_start"], row["boot"]) == (worker, started, boot), "kept after the end"
+
+
+def stat_of(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state, parent, ..., the start as the twentieth."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def in_place(world: World) -> None:
+    world.extra_config = f"repositories: {{'{world.repo}': {{copy: in_place}}}}\n"
+    world.write_config()
+
+
+def made(name: str) -> list[dict[str, object]]:
+    return [{"write": {"path": f"{name}.txt", "content": name}}, {"commit": f"add {name}"}, {"text": "Done."}]
+
+
+def test_118_two_tasks_never_share_one_checkout(world: World) -> None:
+    """In place, two at a time: the second one waits until the first has ended, and is not a person's business. A third
+    one later has its turn, too."""
+    in_place(world)
+    reached, wait = gate(world.root)
+    one = world.add(world.brief("one", "One.\n" + script({"steps": [wait, *made("one")]})))
+    two = world.add(world.brief("two", "Two.\n" + script({"steps": made("two")})))
+    run = world.start("run", "-j", "2")
+    until(reached.exists, "the first worker")
+    until(lambda: "works in the same checkout" in (world.root / "run.out").read_text(), "the second one")
+    assert world.attempts(two) == []
+    (world.root / "go").write_text("\n")
+    assert run.wait(60) == 0, (world.root / "run.out").read_text()
+    first, second = world.attempts(one)[0], world.attempts(two)[0]
+    assert first["ended_at"] <= second["started_at"]
+    assert world.git("log", "--format=%s").splitlines() == ["add two", "add one", "start"]
+    assert world.git("log", "-1", "--format=%s", world.task(two)["branch"]) == "add two"
+    three = world.do(world.brief("three", "Three.\n" + script({"steps": made("three")})))
+    assert {world.task(task)["status"] for task in (one, two, three)} == {"needs_review"}
+
+
+def test_118_a_checkout_whose_task_needs_a_person_is_named(world: World) -> None:
+    """What lies there is that task's: the next one is not let at it, and says what to do."""
+    in_place(world)
+    stuck = world.do(world.brief("stuck", "Stuck.\n" + script({"steps": [{"text": "Done."}]})), expect_exit=1)
+    assert world.task(stuck)["status"] == "needs_human"
+    later = world.do(world.brief("later", "Later.\n" + script({"steps": made("later")})), expect_exit=1)
+    assert f"in use by task {stuck}, which is needs_human" in world.task(later)["status_reason"]
+    world.run("cancel", str(stuck), check=True)
+    world.run("retry", str(later), check=True)
+    world.run("run", check=True)
+    assert world.task(later)["status"] == "needs_review", world.story(later)
+
+
+def test_118_a_checkout_whose_task_waits_is_asked_for_later(world: World) -> None:
+    in_place(world)
+    waits = world.add(world.brief("waits", "Waits.\n" + script(LIMITED), candidates=["first"]))
+    assert world.run("run").returncode == 75
+    later = world.add(world.brief("later", "Later.\n" + script({"steps": made("later")}), candidates=["second"]))
+    assert world.run("run").returncode == 75
+    row = world.task(later)
+    assert (row["status"], world.attempts(later)) == ("waiting", []), world.story(later)
+    assert f"task {waits} works in the same checkout" in row["status_reason"]
+    assert row["not_before"] == world.task(waits)["not_before"]
