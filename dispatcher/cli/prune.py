@@ -21,6 +21,8 @@ from dispatcher.errors import BadInput, DispatcherError
 from dispatcher.repository import copies, delivery
 from dispatcher.repository.marker import identity_of
 from dispatcher.store import history, locks, queue
+from dispatcher.supervisor import spec
+from dispatcher.supervisor.attempt_files import ATTEMPT
 from dispatcher.task import TERMINAL, Task
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def prune_home(explicit: Path | None, *, older: str, refs: bool, yes: bool, dry_
     with home.existing(explicit) as store:
         done = [t for t in queue.tasks(store, status=tuple(TERMINAL)) if t.updated_at < before]
         done = [task for task in done if not history.open_attempts(store, task.id)]
-        items = [*_logs(config, done), *_copies(config, done)]
+        items = [*_logs(config, store, done), *_copies(config, done)]
         if refs:
             items += _asked(_refs(store, done, before), yes=yes or dry_run)
         if not dry_run:
@@ -73,12 +75,34 @@ def _removed(item: Item) -> bool:
     return True
 
 
-def _logs(config: Config, done: list[Task]) -> Iterator[Item]:
+def _logs(config: Config, store: Store, done: list[Task]) -> Iterator[Item]:
+    """The folder of a task's number, when every attempt in it is its own; else only its own attempts.
+
+    After two queues were rebuilt into one, the folder of a number may hold attempts of another task, and a task's
+    attempts may lie in the folder of another number. Whose an attempt is says the marker in it.
+    """
     logs = config.home / "logs"
     for task in done:
-        folder = logs / str(task.id)
-        if folder.is_dir() and not folder.is_symlink():
-            yield Item("logs", task.id, str(folder), _size(folder), _tree_remover(folder))
+        attempts = history.attempts(store, task.id)
+        markers = {attempt.marker for attempt in attempts}
+        places = {Path(attempt.folder).parent for attempt in attempts} | {logs / str(task.id)}
+        for place in sorted(place for place in places if place.parent == logs and place.name.isdecimal()):
+            if not place.is_dir() or place.is_symlink():
+                continue
+            whose = {folder: marker for folder in sorted(place.iterdir()) if (marker := _marker(folder)) is not None}
+            whole = place.name == str(task.id) and markers.issuperset(whose.values())
+            for folder in [place] if whole else [folder for folder in whose if whose[folder] in markers]:
+                yield Item("logs", task.id, str(folder), _size(folder), _tree_remover(folder))
+
+
+def _marker(folder: Path) -> str | None:
+    """Of the attempt that lies there; None when none does."""
+    if not (folder / ATTEMPT).exists():
+        return None
+    try:
+        return spec.read(folder).marker
+    except DispatcherError:
+        return ""  # nobody can tell: not removed by itself
 
 
 def _copies(config: Config, done: list[Task]) -> Iterator[Item]:
@@ -86,20 +110,31 @@ def _copies(config: Config, done: list[Task]) -> Iterator[Item]:
         if task.copy_path is None:
             continue
         copy = Path(task.copy_path)
-        mine = copy.is_relative_to(config.copies_root) and copy.parent.name == str(task.id)
-        if mine and copy.is_dir() and not copy.is_symlink():
-            yield Item("copy", task.id, str(copy), _size(copy.parent), _copy_remover(copy, task))
+        if not copy.is_relative_to(config.copies_root) or not copy.is_dir() or copy.is_symlink():
+            continue
+        if task.repository is not None and not copies.belongs_to(copy, number=str(task.id), identity=identity_of(task)):
+            continue
+        alone = _is_alone(copy, task)
+        if alone or task.repository is not None:
+            yield Item("copy", task.id, str(copy), _size(copy.parent if alone else copy), _copy_remover(copy, task))
+
+
+def _is_alone(copy: Path, task: Task) -> bool:
+    """Whether the folder around the copy is this task's, with no other copy (`work.2`) in it."""
+    others = (entry for entry in copy.parent.glob("work*") if entry.name != copy.name)
+    return copy.parent.name == str(task.id) and not any(others)
 
 
 def _copy_remover(copy: Path, task: Task) -> Callable[[], None]:
     def remove() -> None:
+        alone = _is_alone(copy, task)
         if task.repository is not None:
             copies.remove(copy, Path(task.repository))
         elif any(copy.iterdir()):
             raise BadInput(f"{copy} belongs to no repository and is not empty")
         else:
             copy.rmdir()
-        for name in _BESIDE_A_COPY:
+        for name in _BESIDE_A_COPY if alone else ():
             if (copy.parent / name).is_dir():
                 copies.delete_tree(copy.parent / name)
         if not any(copy.parent.iterdir()):
@@ -153,7 +188,12 @@ def _asked(items: Iterator[Item], *, yes: bool) -> list[Item]:
 
 
 def _tree_remover(folder: Path) -> Callable[[], None]:
-    return lambda: copies.delete_tree(folder)
+    def remove() -> None:
+        copies.delete_tree(folder)
+        if folder.parent.name.isdecimal() and not any(folder.parent.iterdir()):
+            folder.parent.rmdir()
+
+    return remove
 
 
 def _size(folder: Path) -> int:

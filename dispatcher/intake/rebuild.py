@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,11 @@ from dispatcher.errors import DispatcherError, Refused
 from dispatcher.harness.base import BRIDGE_FILE
 from dispatcher.store import Store, imported, journal, open
 from dispatcher.store.transfer import bulk
-from dispatcher.supervisor import spec
+from dispatcher.supervisor import client, spec
 from dispatcher.task import Billing, ExitRecord, ModelEvidence, Outcome, OutcomeClass, PromptKind, Status
 
 LONGEST_LINE = 4 * 1024 * 1024
+_PLACE = re.compile(r"(\d+)(\.before-\d+)?")  # of an attempt in the folder of its task
 _ROWS = {  # kinds that bring a row -> its table
     "task": "task",
     "attempt": "attempt",
@@ -71,6 +73,7 @@ def rebuild(database: Path, now: float, *, tell: Callable[[int], None] | None = 
                 if tell is not None:
                     tell(count)
                 _take_folder(store, folder, now, notes)
+            _end_without_folder(store, now)
             _fill_tasks(store)
             _leave_to_people(store, now)
         tasks, attempts = (store.read(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in ("task", "attempt"))
@@ -221,16 +224,16 @@ def _dependencies(store: Store, entry: Mapping[str, Any]) -> None:
 
 
 def _folders(logs: Path) -> list[Path]:
-    """`logs/<task>/<attempt>` with an attempt.json, by number."""
-    found = [file.parent for file in logs.glob("*/*/attempt.json")]
-    return sorted(
-        (folder for folder in found if folder.name.isdecimal() and folder.parent.name.isdecimal()),
-        key=lambda folder: (int(folder.parent.name), int(folder.name)),
-    )
+    """`logs/<task>/<attempt>` with an attempt.json, by number; after them those that stood in the way of another
+    attempt of their number, and are kept beside it."""
+    found = [file.parent for file in logs.glob("*/*/attempt.json") if file.parent.parent.name.isdecimal()]
+    named = [(folder, _PLACE.fullmatch(folder.name)) for folder in found]
+    numbered = [(bool(name[2]), int(folder.parent.name), int(name[1]), folder) for folder, name in named if name]
+    return [folder for *_, folder in sorted(numbered)]
 
 
 def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> None:
-    task, number = int(folder.parent.name), int(folder.name)
+    task, number = int(folder.parent.name), int(folder.name.partition(".")[0])
     try:
         attempt = spec.read(folder)
         record = spec.read_exit(folder)
@@ -244,12 +247,24 @@ def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> None:
         _add_task(store, task, folder, now)
         started = record.started_at if record else (folder / "attempt.json").stat().st_mtime
         values = _begun(task, number, folder, attempt, started)
-        imported.insert_attempt(store, {**values, **_ended(record, outcome, now)})
-    elif row["ended_at"] is None:
-        imported.change_attempt(store, row["id"], _ended(record, outcome, now))
+        imported.insert_attempt(store, {**values, **_process(folder), **_ended(record, outcome, now)})
     else:
-        imported.change_attempt(store, row["id"], {"final_text": outcome.final_text})
+        told = {"final_text": outcome.final_text} if row["ended_at"] is not None else _ended(record, outcome, now)
+        imported.change_attempt(store, row["id"], {**told, **_process(folder), "folder": str(folder)})
     return None
+
+
+def _process(folder: Path) -> dict[str, object]:
+    worker = client.worker_of(folder)
+    return {} if worker is None else dict(zip(("pid", "pid_start", "boot"), worker, strict=True))
+
+
+def _end_without_folder(store: Store, now: float) -> None:
+    """Attempts that were at work when their queue was lost and whose folder is gone: left open, a later run would
+    speak to whoever has a folder of that name now."""
+    for row in store.read("SELECT id FROM attempt WHERE ended_at IS NULL"):
+        gone = Outcome(OutcomeClass.LOST, "its queue was lost while it ran, and its folder is gone")
+        imported.change_attempt(store, row["id"], {**_ended(None, gone, now), "notes": ()})
 
 
 def _outcome(folder: Path, attempt: spec.AttemptSpec, record: ExitRecord | None, now: float) -> Outcome:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +235,83 @@ def test_an_approval_that_was_used_stays_used(home: Path) -> None:
     assert [dict(row) for row in again.store.read("SELECT * FROM approval")] == before
     assert before[0]["status"] == "consumed"
     again.store.close()
+
+
+# --- two queues of one home, whose folders lie beside each other ---------------------------------------------------
+
+
+def queue_of(world: World, *names: str) -> list[str]:
+    """A queue that begins at 1, all of it done; the paths of the copies."""
+    for name in names:
+        steps = [{"write": {"path": "a.txt", "content": name}}, {"commit": f"work of {name}"}, {"text": "Done."}]
+        world.add(world.brief(name, f"# {name}\n\n{script({'steps': steps})}"))
+    world.run("run", "-j", "1", check=True)
+    return [row["copy_path"] for row in world.rows("select copy_path from task order by id")]
+
+
+def two_queues(tmp_path: Path, *, kept: bool, cut: bool = False) -> tuple[World, list[Path]]:
+    """The logs went away without being noticed, and came back later: one journal, attempts of one number side by side.
+    `kept`: the copy of the first queue was still there. `cut`: its journal ends before its attempt was judged."""
+    world = scripted_world(tmp_path)
+    logs, away = world.home / "logs", world.home / "away"
+    paths = queue_of(world, "old")
+    logs.rename(away)
+    if not kept:
+        shutil.rmtree(paths[0])
+    paths += queue_of(world, "new", "newer")
+    name = "dispatcher.db.journal.jsonl"
+    told = (away / name).read_bytes().splitlines(keepends=True)
+    if cut:
+        told = told[: next(place for place, line in enumerate(told) if b'"kind": "ended"' in line)]
+    else:
+        (away / "1/1").rename(logs / "1/1.before-5")
+    (logs / name).write_bytes(b"".join(told) + (logs / name).read_bytes())
+    shutil.rmtree(away)
+    lose(world)
+    world.run("import", "--rebuild", check=True)
+    return world, [Path(path) for path in paths]
+
+
+def over(world: World, task: int) -> None:
+    """As if a person had accepted it long ago."""
+    with sqlite3.connect(world.home / "logs/dispatcher.db") as connection:
+        connection.execute("update task set status = 'accepted', updated_at = 1e9 where id = ?", (task,))
+    connection.close()
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["a copy each", "one path for both"])
+def test_prune_after_two_queues_became_one_takes_nothing_of_another_task(tmp_path: Path, kept: bool) -> None:
+    """Task 2 was a second task 1, task 3 a second task 2: their logs and copies lie in folders of other numbers."""
+    world, (old, new, newer) = two_queues(tmp_path, kept=kept)
+    assert [row["title"] for row in world.rows("select title from task order by id")] == ["old", "new", "newer"]
+    assert (old == new) is not kept
+    logs = world.home / "logs"
+    places = {1: logs / "1/1.before-5", 2: logs / "1/1", 3: logs / "2"}
+    copies = {1: old, 2: new, 3: newer}
+    for gone in (1, 2, 3):
+        over(world, gone)
+        would = world.run("prune", "--dry-run", "--json", check=True).stdout
+        assert {row["task"] for row in json.loads(would)} == {gone}
+        world.run("prune", check=True)
+        assert not places[gone].exists()
+        for task in range(gone + 1, 4):
+            assert (places[task] if task == 3 else places[task] / "stdout").exists(), (gone, task)
+            assert (copies[task] / "a.txt").exists(), (gone, task)
+        assert copies[gone].exists() is (gone == 1 and not kept), "the path is another task's by now"
+    assert not (logs / "1").exists()
+    assert [world.git("show", f"refs/dispatcher/{ref}:a.txt") for ref in ("1/1", "1/1.2", "2/1")] == [
+        "old",
+        "new",
+        "newer",
+    ]
+
+
+def test_an_attempt_of_a_lost_queue_without_its_folder_is_over(tmp_path: Path) -> None:
+    """Left open it would be settled by what another task's worker left in the folder of the same name."""
+    world, _ = two_queues(tmp_path, kept=True, cut=True)
+    rows = world.rows("select task_id, outcome, ended_at from attempt order by id")
+    assert [(row["task_id"], row["outcome"]) for row in rows] == [(1, "lost"), (2, "completed"), (3, "completed")]
+    assert all(row["ended_at"] is not None for row in rows)
+    assert world.task(1)["status"] == "needs_human"
+    assert world.run("run").returncode == 0
+    assert world.rows("select task_id, outcome, ended_at from attempt order by id") == rows
