@@ -224,6 +224,9 @@ def test_only_ignored_files_are_named() -> None:
     assert "outputs/a.bin" in verdict.reason
     assert verdict.next is not None
     assert "outputs/a.bin" in verdict.next.note
+    again = judge(situation(OutcomeClass.COMPLETED, Evidence(ignored=("outputs/a.bin",)), counters=verdict.counters))
+    assert (again.action, again.next) == (Action.NEEDS_HUMAN, None), "no loop of redispatches"
+    assert "changed nothing but files that git ignores (outputs/a.bin)" in again.reason
 
 
 def test_an_empty_success_is_tried_once_more_on_the_same_candidate() -> None:

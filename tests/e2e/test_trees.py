@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.demo.model_server import ModelServer
+from dispatcher.supervisor import spec
 from tests.clis import Cli, need_cli
 from tests.e2e.test_crash import until
 from tests.e2e.world import World, marked
@@ -86,14 +87,12 @@ def ready(world: World, task: int) -> Path:
 
 
 def test_kill_9_of_the_dispatcher_ctrl_c_twice_ctrl_c_once_and_a_normal_end(world: World) -> None:
-    first, second = number() + "1", number() + "2"
+    first, second, third = (number() + last for last in "123")
+    finish = [{"text": "Again.", "shell": f"sh ./family.sh {name} gate"} for name in (second, third)]
     world.script(
         0,
         [
-            {
-                "when": "Prompt: finish",
-                "steps": [{"text": "Again.", "shell": f"sh ./family.sh {second} gate"}, COMMIT, DONE],
-            },
+            {"when": "Prompt: finish", "steps": [*finish, COMMIT, DONE]},
             EDIT,
             {"shell": f"sh ./family.sh {first} gate"},
             DONE,
@@ -101,31 +100,44 @@ def test_kill_9_of_the_dispatcher_ctrl_c_twice_ctrl_c_once_and_a_normal_end(worl
     )
     task = world.add(world.brief("family", "Make value.txt hold 2."))
     run = world.start("run")
-    ready(world, task)
+    folder = ready(world, task)
     run.kill()
     run.wait()
     assert len(marked(first)) >= 5, "the supervisor keeps the worker alive"
+    (folder / "go").touch()
+    attempt = Path(world.attempts(task)[0]["folder"])
+    until(lambda: spec.read_exit(attempt) is not None and not spec.alive(attempt), "the end without a dispatcher", 120)
+    assert marked(first) == [], "after kill -9 of the dispatcher"
+    (folder / "go").unlink()
 
+    run = world.start("run")
+    ready(world, task)
+    run.kill()
+    run.wait()
     owner = world.task(task)["owner"]
     run = world.start("run")
     until(lambda: world.task(task)["owner"] != owner, "the take-over")
-    until(lambda: "adopts" in (world.root / "run.out").read_text(), "the adoption")
+    until(lambda: (world.root / "run.out").read_text().count("adopts") == 2, "the adoption")
+    assert len(marked(second)) >= 5
     run.send_signal(signal.SIGINT)
-    time.sleep(0.3)  # two signals that are pending at once are one
+    said = "Ctrl-C again ends them now"  # two signals that are pending at once would be one
+    until(lambda: said in (world.root / "run.out").read_text(), "the first was taken")
     run.send_signal(signal.SIGINT)
     run.wait(60)
-    assert marked(first) == [], "after Ctrl-C twice"
+    assert marked(second) == [], "after Ctrl-C twice"
     assert world.task(task)["status"] == "queued", world.story(task)
 
     run = world.start("run")
-    folder = ready(world, task)
+    ready(world, task)
     run.send_signal(signal.SIGINT)
+    until(lambda: (world.root / "run.out").read_text().count(said) == 2, "it was taken")
+    assert len(marked(third)) >= 5, "Ctrl-C once ends nobody"
     (folder / "go").touch()
     assert run.wait(120) == 0, (world.root / "run.out").read_text()
-    assert marked(second) == [], "after a normal end"
+    assert marked(third) == [], "after Ctrl-C once, at a normal end"
     assert world.task(task)["status"] == "needs_review", world.story(task)
     ended = [(a["prompt"], a["outcome"], a["survivors"]) for a in world.attempts(task)]
-    assert ended == [("first", "lost", 0), ("finish", "completed", 0)]
+    assert ended == [("first", "completed", 0), ("finish", "lost", 0), ("finish", "completed", 0)]
     assert world.branch_log(task) == ["set the value to 2"]
     said = "".join(Path(a["folder"], "stderr").read_text() for a in world.attempts(task))
     assert "stdin" not in said, "the CLI waited for a prompt that it had"
