@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -164,6 +165,33 @@ def test_144_an_agent_of_the_users_own_brings_another_model_to_the_real_opencode
     assert (hold["scope"], hold["key"], hold["until"]) == ("candidate", "first", None)
     assert [a["candidate"] for a in rest] == ["second"], world.story(task)
     assert world.task(task)["status"] == "needs_review", world.story(task)
+    assert marked(str(tmp_path)) == [], "a process was left behind"
+
+
+# --- silence ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real_cli
+def test_66_a_sub_agent_works_while_standard_output_is_silent(tmp_path: Path, server: ModelServer) -> None:
+    """opencode prints nothing of a sub-agent's session, for longer than the stall limit; our plugin tells of its calls,
+    which sleep and use no CPU."""
+    world = real_world(tmp_path, "opencode", server)
+    world.limits = {"stall": "10s"}
+    world.write_config()
+    ask = {"description": "look", "prompt": "Look around.", "subagent_type": "general"}
+    naps = [{"shell": "true && sleep 6"}, {"shell": "true; sleep 6"}, {"text": "I looked."}]
+    world.script(
+        0, [{"when": "Look around.", "steps": naps}, {"tool": {"name": "task", "input": ask}}, EDIT, COMMIT, DONE]
+    )
+    task = world.add(world.brief("silent", "Make value.txt hold 2."))
+    world.run("run")
+
+    [attempt] = world.attempts(task)
+    assert (attempt["outcome"], attempt["end_reason"]) == ("completed", "exited"), world.story(task)
+    assert world.task(task)["status"] == "needs_review"
+    lines = (Path(attempt["folder"]) / "stdout").read_text().splitlines()
+    times = [json.loads(line)["timestamp"] / 1000 for line in lines]
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) > 10, "it was silent for that long"
     assert marked(str(tmp_path)) == [], "a process was left behind"
 
 
