@@ -142,6 +142,28 @@ def test_144_another_model_answers_the_real_claude(when: str, tmp_path: Path, se
 
 
 @pytest.mark.real_cli
+def test_144_an_alias_that_the_users_settings_point_to_another_family(tmp_path: Path, server: ModelServer) -> None:
+    """claude names the model that it is going to ask in its first event."""
+    world = real_world(tmp_path, "claude", server)
+    settings = world.user_home / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"env": {"ANTHROPIC_DEFAULT_SONNET_MODEL": "claude-haiku-4-5"}}))
+    text = world.config_text().replace("model: claude-sonnet-4-5,", "model: sonnet, floating: true,")
+    (world.home / "models.yaml").write_text(text)
+    world.script(1, [{"shell": "true && sleep 60"}, DONE])
+    world.script(2, [EDIT, COMMIT, DONE])
+    task = world.add(world.brief("alias", "Make value.txt hold 2.", candidates=["first", "third"]))
+    world.run("run")
+
+    first, *rest = world.attempts(task)
+    assert (first["outcome"], first["end_reason"]) == ("model_mismatch", "mismatch"), world.story(task)
+    assert first["outcome_reason"] == "claude-haiku-4-5 answers instead of sonnet"
+    assert [(a["candidate"], a["observed_model"]) for a in rest] == [("third", "claude-opus-4-5")], world.story(task)
+    assert world.task(task)["status"] == "needs_review", world.story(task)
+    assert marked(str(tmp_path)) == [], "a process was left behind"
+
+
+@pytest.mark.real_cli
 def test_144_an_agent_of_the_users_own_brings_another_model_to_the_real_opencode(
     tmp_path: Path, server: ModelServer
 ) -> None:

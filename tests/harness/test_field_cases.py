@@ -378,8 +378,15 @@ def test_51_a_session_that_is_gone_may_also_be_told_as_an_event(session: str) ->
     assert not opencode(*GOOD, lines[1], exit=exited(1)).session_gone, "something was run in it"
 
 
-def test_52_bad_arguments_as_the_last_thing_hold_nothing() -> None:
-    bad = tool("error", error="The edit tool was called with invalid arguments: [path]. Please rewrite the input")
+@pytest.mark.parametrize(
+    "error",
+    [
+        "The edit tool was called with invalid arguments: [path]. Please rewrite the input",
+        "Model tried to call unavailable tool 'question'. Available tools: bash, edit",
+    ],
+)
+def test_52_bad_arguments_as_the_last_thing_hold_nothing(error: str) -> None:
+    bad = tool("error", error=error)
     outcome = opencode(STEP, bad, exit=exited(1))
     assert (outcome.kind, outcome.hold) == (O.INVALID_TOOL_ARGS, None)
     assert then(outcome) == (Action.REDISPATCH, None, ("one",))
