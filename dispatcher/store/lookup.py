@@ -153,14 +153,8 @@ def _found_by_words(store: Store, query: Query) -> list[Row]:
 
 def _more(store: Store, words: str, depth: int) -> bool:
     """Whether an index holds more matches than were looked at."""
-    return any(
-        store.read(f"SELECT count(*) AS number FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)", both)[0][
-            "number"
-        ]
-        > depth
-        for index in ("task_search", "attempt_search")
-        for both in [(words, depth + 1)]
-    )
+    sql = "SELECT count(*) AS number FROM (SELECT 1 FROM {0} WHERE {0} MATCH ? LIMIT ?)"
+    return any(store.read(sql.format(index), (words, depth + 1))[0]["number"] > depth for index in _INDEXES)
 
 
 def _check(query: Query) -> None:
@@ -243,9 +237,10 @@ def _few(store: Store, name: str, wanted: Sequence[object]) -> bool:
     return bool(store.read(sql, wanted)[0]["number"] <= _FEW)
 
 
+_INDEXES = ("task_search", "attempt_search")
 _FOUND = (
-    "SELECT id FROM (SELECT a.id FROM (SELECT rowid FROM task_search WHERE task_search MATCH ? "
-    "ORDER BY rowid DESC LIMIT {depth}) s CROSS JOIN attempt a ON a.task_id = s.rowid) "
+    "SELECT id FROM (SELECT hit.id FROM (SELECT rowid FROM task_search WHERE task_search MATCH ? "
+    "ORDER BY rowid DESC LIMIT {depth}) s CROSS JOIN attempt hit ON hit.task_id = s.rowid) "
     "UNION SELECT id FROM (SELECT rowid AS id FROM attempt_search WHERE attempt_search MATCH ? "
     "ORDER BY rowid DESC LIMIT {depth})"
 )
@@ -266,8 +261,15 @@ def _guarded(store: Store, sql: str, values: Sequence[object]) -> list[Row]:
     connection = store.connection
     end = time.monotonic() + _SECONDS
     allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+
+    def judge(action: int, name: str | None, *_: object) -> int:
+        asks = action == sqlite3.SQLITE_PRAGMA and name == "data_version"  # a text search does, each time
+        return sqlite3.SQLITE_OK if action in allowed or asks else sqlite3.SQLITE_DENY
+
+    for index in _INDEXES:  # to open one takes more than a typed condition may do
+        store.read(f"SELECT 1 FROM {index} LIMIT 0")
     with store.lock:
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY)
+        connection.set_authorizer(judge)
         connection.set_progress_handler(lambda: time.monotonic() > end, 100_000)
         try:
             return [dict(row) for row in connection.execute(sql, values).fetchall()]

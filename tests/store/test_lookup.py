@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dispatcher.errors import BadInput
-from dispatcher.store import lookup
+from dispatcher.store import database, lookup
 from dispatcher.store.database import Store
 from tests.benchmarks import make_log
 
@@ -88,6 +88,16 @@ def test_sorting_puts_the_unknown_last(log: Store) -> None:
         known = [price for price in prices if price is not None]
         assert known == sorted(known, key=lambda price: turn * price)
         assert prices[len(known) :] == [None] * (len(prices) - len(known))
+
+
+def test_words_and_a_typed_condition_together(log: Store) -> None:
+    """In a process that has not searched for words before, as `dispatcher log` is."""
+    both = lookup.Query(text="login", where="seconds > 100", limit=0, columns=["task", "attempt", "seconds"])
+    with database.open(log.path) as fresh:
+        found = lookup.find(fresh, both)
+    every = lookup.find(log, lookup.Query(text="login", limit=0, columns=["task", "attempt", "seconds"]))
+    assert found
+    assert found == [row for row in every if (row["seconds"] or 0) > 100] != every
 
 
 @pytest.mark.parametrize(
