@@ -50,6 +50,7 @@ class RunRequest:
     instructions: str | None = None  # AGENTS.md / CLAUDE.md of the repository at the base commit
     max_turns: int | None = None
     gate: tuple[str, ...] = ()  # how our hook is started; empty: no call is asked about
+    prompt: str = ""  # what is in `prompt_file`, for a CLI that wants it in another form
     trusted: bool = False  # the repository's own settings, hooks and MCP servers may be used
 
 
@@ -63,6 +64,7 @@ class Command:
     stdin: str  # path of the file that becomes the worker's standard input
     files: Mapping[str, str] = field(default_factory=dict)  # path -> text, written before the start
     session_id: str | None = None  # known before the start (claude); else the event stream names it
+    held: bool = False  # `stdin` is handed over only when the gate has proved to be active
 
 
 class SignalKind(StrEnum):
@@ -106,6 +108,14 @@ class Watch(Protocol):
 
     def feed(self, channel: Channel, line: bytes, now: float) -> Sequence[Signal]:
         """One line of one channel. `now` is wall time in epoch seconds. Never raises, whatever the line holds."""
+        ...
+
+    def skim(self, channel: Channel, block: bytes, start: int, end: int, now: float) -> tuple[int, Sequence[Signal]]:
+        """Pass over lines that only say that work goes on; where the first one begins that `feed` has to see.
+
+        `block[start:end]` is whole lines with their ends. Leads to the same state as `feed` of each line would, and to
+        the same open calls and alarms, but not to a signal for each line: most of a stream is what tools print.
+        """
         ...
 
 

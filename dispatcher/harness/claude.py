@@ -13,6 +13,7 @@ import json
 import math
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +30,7 @@ from dispatcher.harness.base import (
     SignalKind,
     Watch,
 )
-from dispatcher.harness.runaway import Runaway
+from dispatcher.harness.runaway import SAME_FAILURE, STEPS, Runaway
 from dispatcher.harness.transcript import PARTIAL, Settled, Transcript, settle
 from dispatcher.task import (
     Billing,
@@ -69,7 +70,24 @@ _FAILED = re.compile(rb'"is_error"\s*:\s*true')
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"]{1,200})"')
 _MESSAGE = re.compile(rb'"id"\s*:\s*"([^"]{1,200})"')
 _CHILD = re.compile(rb'"parent_tool_use_id"\s*:\s*"')
+_SESSION = re.compile(rb'"session_id"\s*:\s*"([^"]{1,100})"')
+_HEAD = 2000  # bytes of a line in which the model and the message id are looked for
 
+# The two events that most of a stream consists of, as claude 2.1 writes them: a call's result, and an answer that is
+# one call. Servers name the model in one of two places.
+_RESULT_HEAD = b'{"type":"user","message":{"role":"user","content":[{"tool_use_id":"'
+_RESULT_MIDDLE = b'","type":"tool_result"'
+_QUIET = re.compile(
+    re.escape(_RESULT_HEAD) + rb'([^"\n]+)' + re.escape(_RESULT_MIDDLE) + rb'|\{"type":"assistant","message":\{(?:'
+    rb'"model":"([^"\n]+)","id":"([^"\n]+)","type":"message","role":"assistant"'
+    rb'|"id":"([^"\n]+)","type":"message","role":"assistant","model":"([^"\n]+)")'
+    rb',"content":\[\{"type":"tool_use","id":"([^"\n]+)","name":"([^"\n]+)"'
+)
+# What stands behind the message of an answer that no subagent gave: the first that names a `tool_use` after its call.
+_OWN = b'},"parent_tool_use_id":null,"session_id":"%b"'
+_OWN_WORD = _OWN.index(b"tool_use")
+
+_TOOL_STARTED, _TOOL_ENDED = SignalKind.TOOL_STARTED, SignalKind.TOOL_ENDED  # slow to look up (CPython 3.11)
 _OPEN_TODO = frozenset({"pending", "in_progress"})
 
 
@@ -116,10 +134,14 @@ class Claude:
             path = f"{request.folder}/instructions.md"
             files[path] = request.instructions
             argv += ["--append-system-prompt-file", path]
-        stdin = request.prompt_file
+        stdin, held = request.prompt_file, False
         if request.gate and request.resume and request.kind is PromptKind.APPROVED:
             stdin = "/dev/null"  # without a prompt it goes on at the call that was deferred
-        return Command(tuple(argv), _environment(request), request.cwd, stdin, files, session)
+        elif request.gate:
+            stdin, held = f"{request.folder}/prompt.jsonl", True
+            files[stdin] = _message(request.prompt)
+            argv += ["--input-format", "stream-json"]
+        return Command(tuple(argv), _environment(request), request.cwd, stdin, files, session, held)
 
     def watch(self, candidate_model: str, billing: Billing, *, overage: bool = False) -> Watch:
         return ClaudeWatch(candidate_model, billing, overage, self.zone)
@@ -157,17 +179,33 @@ def _environment(request: RunRequest) -> dict[str, str]:
     }
 
 
+def _message(prompt: str) -> str:
+    """A prompt as a line of `--input-format stream-json`. In that form hooks of SessionStart run before it is read, in
+    the plain form after (claude 2.1), so that it can wait until they have."""
+    content = [{"type": "text", "text": prompt}]
+    return json.dumps({"type": "user", "message": {"role": "user", "content": content}}) + "\n"
+
+
 def _settings(request: RunRequest) -> dict[str, object]:
-    """One wrongly typed value in here would silently drop all of it (claude 2.1)."""
-    settings: dict[str, object] = {"hooks": _hooks(request)} if request.gate else {}
-    if request.tools is Tools.FULL:
-        return settings
-    denied = [f"{tool}({path})" for path in _SECRETS for tool in ("Read", "Edit")]
-    return {**settings, "permissions": {"deny": denied}}
+    """One wrongly typed value in here would silently drop all of it (claude 2.1).
+
+    Those of the user and of a trusted repository are read again whenever they change, and ours win: so hooks stay on.
+    A rule that asks wins over one that allows, whoever wrote it, and over a hook that allows. Only the hook of
+    PermissionRequest answers it, so that without our hooks nothing runs but what reads.
+    """
+    permissions: dict[str, object] = {}
+    if request.tools is not Tools.FULL:
+        permissions["deny"] = [f"{tool}({path})" for path in _SECRETS for tool in ("Read", "Edit")]
+    if not request.gate:
+        return {"permissions": permissions} if permissions else {}
+    asked = [tool for tool in _TOOLS[request.tools] if tool not in _READING]
+    permissions["ask"] = [*asked, "NotebookEdit", "mcp__*"]
+    return {"disableAllHooks": False, "hooks": _hooks(request), "permissions": permissions}
 
 
 def _hooks(request: RunRequest) -> dict[str, object]:
-    """SessionStart reports that hooks run at all; PreToolUse asks about every call. Timeouts are seconds."""
+    """SessionStart reports that hooks run at all, PreToolUse asks about every call, PermissionRequest about what is
+    about to run: another hook may have changed it. Timeouts are seconds."""
 
     def one(what: str) -> dict[str, object]:
         return {"type": "command", "command": shlex.join((*request.gate, what, request.folder)), "timeout": 60}
@@ -175,6 +213,7 @@ def _hooks(request: RunRequest) -> dict[str, object]:
     return {
         "SessionStart": [{"hooks": [one("ready")]}],
         "PreToolUse": [{"matcher": "*", "hooks": [one("ask")]}],
+        "PermissionRequest": [{"matcher": "*", "hooks": [one("confirm")]}],
     }
 
 
@@ -201,8 +240,9 @@ class ClaudeWatch:
         self._zone = zone
         self._session = ""
         self._seen_model = ""
+        self._model_now = self._own = b""
         self._message = b""
-        self._calls: dict[bytes, tuple[str, int]] = {}
+        self._calls: dict[bytes, _Call] = {}
         self._runaway = Runaway()
 
     @property
@@ -228,6 +268,66 @@ class ClaudeWatch:
             return []  # every 30 s while a tool runs (claude 2.1): the process lives, whether work moves is not said
         return [Signal(SignalKind.PROGRESS, now, kind)] if kind else []
 
+    def skim(self, channel: Channel, block: bytes, start: int, end: int, now: float) -> tuple[int, Sequence[Signal]]:
+        """Calls and their results, as long as the model stays the same.
+
+        Whether a result is a failure stands behind all that the tool printed, and only a row of them means something.
+        So the newest is looked at when enough have come for a row; a success there makes those before it irrelevant.
+        What completes a row is left to `feed`.
+        """
+        if channel != "stdout" or not self._session:
+            return start, ()
+        runaway, begun, results = self._runaway, dict[bytes, _Call](), list[_Result]()
+        room, steps, most_steps = SAME_FAILURE - runaway.failures, 0, STEPS - runaway.steps
+        closed, last, own = list[bytes](), b"", self._own
+        while start < end and (match := _QUIET.match(block, start)):
+            behind = match.end()
+            stop = block.find(b"\n", behind)
+            if match.lastindex == 1:
+                result = match[1]
+                call = begun.pop(result, None)
+            else:
+                _, model, message, message_first, model_last, result, name = match.groups()
+                if (model or model_last) != self._model_now:
+                    break
+                if not block.startswith(own, block.find(b"tool_use", behind, stop) - _OWN_WORD):
+                    break
+                if (message or message_first) != self._message:
+                    if steps + 1 >= most_steps:
+                        break
+                    steps += 1
+                    self._message = message or message_first
+                call, start = (name, block, behind, stop), stop + 1
+                if start >= end or not block.startswith(_RESULT_HEAD + result + _RESULT_MIDDLE, start):
+                    begun[result] = call
+                    continue
+                stop = block.find(b"\n", start)  # the next line is its result
+                begun.pop(result, None)
+            if len(results) + 1 >= room:
+                if _failed(block, start, stop):
+                    if call:
+                        begun[result] = call
+                    break
+                runaway.worked()
+                results.clear()
+                room = SAME_FAILURE
+            before = self._calls.pop(result, _NO_CALL)
+            if call:
+                last = result
+            else:
+                call = before
+                closed.append(result)
+            results.append((start, stop, call))
+            steps, most_steps = 0, STEPS
+            start = stop + 1
+        if results:
+            runaway.answered()
+            _count_all(runaway, block, results)
+        for _ in range(steps):
+            runaway.step()
+        self._calls.update((id_, _kept(call)) for id_, call in begun.items())
+        return start, _told(begun, closed, last, now)
+
     def _parsed(self, kind: str, event: events.Object, now: float) -> list[Signal]:
         if kind == "rate_limit_event":
             return self._limits(events.obj(event, "rate_limit_info"), now)
@@ -251,6 +351,7 @@ class ClaudeWatch:
         session = events.string(event.get("session_id"))
         if session and session != self._session:
             self._session = session
+            self._own = _OWN % session.encode("utf-8", "replace")
             signals.append(Signal(SignalKind.SESSION, now, session))
         signals += self._saw_model(events.string(event.get("model")), now)
         source = events.string(event.get("apiKeySource"))
@@ -301,16 +402,14 @@ class ClaudeWatch:
 
     def _assistant(self, line: bytes, now: float) -> list[Signal]:
         signals = [Signal(SignalKind.PROGRESS, now, "assistant")]
-        head = line[:2000]
-        model = _MODEL.search(head)
-        child = events.at_key(b'"parent_tool_use_id"', _CHILD, line) is not None
+        model = _MODEL.search(line, 0, _HEAD)
+        child = _is_child(line)
         if model and not child:
             signals += self._saw_model(model[1].decode("utf-8", "replace"), now)
         for match in _TOOL_USE.finditer(line) if b'"tool_use"' in line else ():
-            name = match[2].decode("utf-8", "replace")
-            self._calls[match[1]] = (name, hash(line[match.end() : match.end() + 2000].split(b'"stop_reason"')[0]))
+            self._calls[match[1]] = _kept((match[2], line, match.end(), len(line)))
             signals.append(Signal(SignalKind.TOOL_STARTED, now, match[1].decode("utf-8", "replace")))
-        message = _MESSAGE.search(head)
+        message = _MESSAGE.search(line, 0, _HEAD)
         if message and message[1] != self._message and not child:
             self._message = message[1]
             signals += self._runs_away(self._runaway.step(), now)
@@ -322,16 +421,15 @@ class ClaudeWatch:
         if match is None:
             return signals
         signals.append(Signal(SignalKind.TOOL_ENDED, now, match[1].decode("utf-8", "replace")))
-        name, call = self._calls.pop(match[1], ("", 0))
-        if events.at_key(b'"is_error"', _FAILED, line) is None:
-            self._runaway.tool_succeeded()
-            return signals
-        return signals + self._runs_away(self._runaway.tool_failed(name, call), now)
+        self._runaway.answered()
+        call = self._calls.pop(match[1], _NO_CALL)
+        return signals + self._runs_away(_count(self._runaway, call, _failed(line)), now)
 
     def _saw_model(self, model: str, now: float) -> list[Signal]:
         if not model or model == SYNTHETIC or model == self._seen_model:
             return []
         self._seen_model = model
+        self._model_now = model.encode("utf-8", "replace")
         signals = [Signal(SignalKind.MODEL, now, model)]
         if not same_model(self._model, model):
             text = f"{model} answers instead of {self._model}"
@@ -341,6 +439,54 @@ class ClaudeWatch:
 
     def _runs_away(self, evidence: str | None, now: float) -> list[Signal]:
         return [Signal(SignalKind.RUNAWAY, now, evidence, OutcomeClass.RUNAWAY)] if evidence else []
+
+
+_Call = tuple[bytes, bytes, int, int]  # name; the text, and where in it that stands which follows the name
+_Result = tuple[int, int, _Call]  # where its line begins and ends
+_NO_CALL: _Call = (b"", b"", 0, 0)
+
+
+def _kept(call: _Call) -> _Call:
+    """Without the block that it came in."""
+    name, text, start, stop = call
+    follows = text[start : min(stop, start + _HEAD)]
+    return name, follows, 0, len(follows)
+
+
+def _count_all(runaway: Runaway, block: bytes, results: Sequence[_Result]) -> None:
+    """Results that cannot complete a row of failures."""
+    start, stop, _ = results[-1]
+    if not _failed(block, start, stop):
+        runaway.worked()
+        return
+    for start, stop, call in results:
+        _count(runaway, call, _failed(block, start, stop))
+
+
+def _told(begun: Iterable[bytes], closed: Iterable[bytes], last: bytes, now: float) -> list[Signal]:
+    """Signals of skimmed lines. Of the calls that began and ended in them only the last one is told."""
+    told = [(_TOOL_STARTED, last), (_TOOL_ENDED, last)] if last else []
+    told += [(_TOOL_ENDED, call) for call in closed]
+    told += [(_TOOL_STARTED, call) for call in begun]
+    return [Signal(kind, now, call.decode("utf-8", "replace")) for kind, call in told]
+
+
+def _failed(text: bytes, start: int = 0, end: int = sys.maxsize) -> bool:
+    return events.at_key(b'"is_error"', _FAILED, text, start, end) is not None
+
+
+def _count(runaway: Runaway, call: _Call, failed: bool) -> str | None:
+    if not failed:
+        runaway.worked()
+        return None
+    name, follows, _, _ = _kept(call)
+    return runaway.failed(name.decode("utf-8", "replace"), hash(follows.split(b'"stop_reason"')[0]))
+
+
+def _is_child(line: bytes) -> bool:
+    """An event of a subagent. The last such key is the event's own; one before it stands in what a model wrote."""
+    place = line.rfind(b'"parent_tool_use_id"')
+    return place >= 0 and _CHILD.match(line, place) is not None
 
 
 def deferred(result: Mapping[str, object]) -> bool:
@@ -397,11 +543,15 @@ class _Reader:
     def __init__(self) -> None:
         self._run = _Run()
         self._found = Transcript()
+        self._result = b""  # a line that was not parsed, while nothing came after it
 
     def read(self, stdout: Iterable[bytes], errors: Iterable[bytes], session: Iterable[bytes]) -> Transcript:
         for line in stdout:
-            for event in _events_of(line):
-                self._event(event)
+            if not self._is_plain_result(line):
+                for event in _events_of(line):
+                    self._event(event)
+        if self._result:
+            self._found.last_tool_error = _tool_error(events.parse(self._result) or {})
         run, found = self._run, self._found
         lines = [item.text for item in stderr.read_lines(errors)]
         found.events = run.seen
@@ -465,10 +615,23 @@ class _Reader:
             return ErrorChannel("claude", rate_limit_info=run.limits)
         return ErrorChannel("claude", log_lines=tuple(lines)) if lines else None
 
+    def _is_plain_result(self, line: bytes) -> bool:
+        """What a tool printed, often most of the stream; it need not be parsed, unless it is the last one."""
+        run = self._run
+        if run.deferred is not None or not line.startswith(_RESULT_HEAD):
+            return False
+        session = events.at_key(b'"session_id"', _SESSION, line)
+        if session is None or session[1] != run.session.encode("utf-8", "replace"):
+            return False
+        run.seen += 1
+        run.retry = None
+        self._result = line
+        return True
+
     def _event(self, event: events.Object) -> None:
         session = events.string(event.get("session_id"))
         if session and session != self._run.session:
-            self._run, self._found = _Run(session), Transcript()
+            self._run, self._found, self._result = _Run(session), Transcript(), b""
         run = self._run
         run.seen += 1
         kind = event.get("type")
@@ -508,7 +671,7 @@ class _Reader:
                 self._call(part)
             elif part.get("type") == "text" and main:
                 run.text = events.string(part.get("text"))
-                found.last_tool_error = ""
+                found.last_tool_error, self._result = "", b""
 
     def _call(self, part: events.Object) -> None:
         name, given = events.string(part.get("name")), events.obj(part, "input")
@@ -529,16 +692,25 @@ class _Reader:
 
     def _user(self, event: events.Object) -> None:
         run = self._run
-        for part in events.items(events.obj(event, "message").get("content")):
-            if part.get("type") == "tool_result":
-                run.retry = None
-                if part.get("tool_use_id") == events.obj(run.deferred, "deferred_tool_use").get("id"):
-                    run.deferred = None
-                failed = part.get("is_error") is True
-                self._found.last_tool_error = events.string(part.get("content"))[:500] if failed else ""
+        for part in _results(event):
+            run.retry = None
+            if part.get("tool_use_id") == events.obj(run.deferred, "deferred_tool_use").get("id"):
+                run.deferred = None
+            self._found.last_tool_error, self._result = _tool_error(event), b""
 
     def _todo(self) -> tuple[str, ...]:
         return tuple(subject for subject, status in self._run.tasks.values() if status in _OPEN_TODO)
+
+
+def _results(event: events.Object) -> list[events.Object]:
+    parts = events.items(events.obj(event, "message").get("content"))
+    return [part for part in parts if part.get("type") == "tool_result"]
+
+
+def _tool_error(event: events.Object) -> str:
+    """What the last call in it failed with; empty when it did not fail."""
+    last = next(iter(_results(event)[-1:]), {})
+    return events.string(last.get("content"))[:500] if last.get("is_error") is True else ""
 
 
 def _positive(result: Mapping[str, object], tool_calls: int) -> Settled:

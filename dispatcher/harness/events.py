@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 PARSE_LIMIT = 8 * 1024 * 1024  # longer lines are never parsed
 TEXT_LIMIT = 100_000  # of a final text
@@ -27,13 +28,15 @@ def kind_of(line: bytes) -> str:
     return ""
 
 
-def at_key(key: bytes, pattern: re.Pattern[bytes], line: bytes) -> re.Match[bytes] | None:
+def at_key(
+    key: bytes, pattern: re.Pattern[bytes], text: bytes, start: int = 0, end: int = sys.maxsize
+) -> re.Match[bytes] | None:
     """The first match of a pattern that begins with `key`: over long lines much faster than its own search."""
-    place = line.find(key)
+    place = text.find(key, start, end)
     while place >= 0:
-        if match := pattern.match(line, place):
+        if match := pattern.match(text, place, end):
             return match
-        place = line.find(key, place + 1)
+        place = text.find(key, place + 1, end)
     return None
 
 

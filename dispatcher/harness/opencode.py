@@ -49,6 +49,8 @@ _OTHER_AGENT = "Falling back to default agent"  # a warning on stderr: the agent
 _GONE = "Session not found"
 _SIDE_AGENTS = frozenset({"title", "summary"})
 _QUOTA = frozenset({OutcomeClass.QUOTA_EXHAUSTED, OutcomeClass.RATE_LIMITED})
+_TODO = b"todowrite"
+_TOOL_ENDED = SignalKind.TOOL_ENDED  # looking it up costs more than making the signal (CPython 3.11)
 _CLOSED_TODO = frozenset({"completed", "cancelled"})
 
 _SESSION = re.compile(rb'"sessionID"\s*:\s*"([^"]{1,100})"')
@@ -56,6 +58,13 @@ _CALL = re.compile(rb'"callID"\s*:\s*"([^"]{1,200})"')
 _STATE = re.compile(rb'"state"\s*:\s*\{\s*"status"\s*:\s*"(\w+)"')
 _HEAD = 4096  # bytes of a line in which its own fields are looked for
 _REASON = re.compile(rb'"reason"\s*:\s*"([^"]{1,40})"')
+# The head of a call that ended well, as opencode 1.18 writes it: most of a stream, in bytes, is what follows it.
+_ENDED_WELL = re.compile(
+    rb'\{"type": ?"tool_use", ?"timestamp": ?(?P<at>\d{1,15}), ?"sessionID": ?"(?P<session>[^"\n]{1,100})", ?"part": ?'
+    rb'\{"type": ?"tool", ?(?:"tool": ?"(?P<tool>[^"\\\n]{1,100})", ?)?"callID": ?"(?P<call>[^"\n]{1,200})", ?'
+    rb'(?:"tool": ?"(?P<tool_behind>[^"\\\n]{1,100})", ?)?"state": ?\{"status": ?"completed"'
+)
+_STEP = re.compile(rb'\{"type": ?"(?:(?P<begins>step_start)|(?P<ends>step_finish)|(?P<says>text))"')
 
 
 @dataclass(frozen=True)
@@ -204,6 +213,7 @@ class OpencodeWatch:
         self._started = False
         self._plugin = False
         self._seen_model = ""
+        self._open: set[bytes] = set()  # calls
         self._runaway = Runaway()
 
     @property
@@ -215,6 +225,44 @@ class OpencodeWatch:
         if channel == "stdout":
             return self._stdout(line, now)
         return self._bridge(line, now) if channel == "bridge" else self._stderr(line, now)
+
+    def skim(self, channel: Channel, block: bytes, start: int, end: int, now: float) -> tuple[int, Sequence[Signal]]:
+        """Calls that ended well, and steps that go on; a signal for each call that was open, and for the last one."""
+        if channel != "stdout" or not self._session:
+            return start, ()
+        begun, worked, alarms = start, False, list[Signal]()
+        ended, call = dict[bytes, None](), b""
+        while start < end:
+            if match := _ENDED_WELL.match(block, start):
+                stop, worked, call = block.find(b"\n", match.end()), True, match["call"]
+                if call in self._open:
+                    self._open.discard(call)
+                    ended[call] = None
+            else:
+                stop = block.find(b"\n", start)
+                if not (match := _STEP.match(block, start)) or not self._goes_on(match.lastgroup, block, start, stop):
+                    break
+                if worked:
+                    self._runaway.tool_succeeded()
+                    worked = False
+                if match.lastgroup == "begins":
+                    alarms += self._runs_away(self._runaway.step(), now)
+            start = stop + 1
+        if worked:
+            self._runaway.tool_succeeded()
+        if call:
+            ended[call] = None
+        signals = [Signal(_TOOL_ENDED, now, one.decode("utf-8", "replace")) for one in ended]
+        if not signals and start > begun:
+            signals.append(Signal(SignalKind.PROGRESS, now, "step"))
+        return start, signals + alarms
+
+    def _goes_on(self, kind: str | None, block: bytes, start: int, stop: int) -> bool:
+        """Whether nothing but progress is in such a line."""
+        if kind == "ends":
+            reason = events.at_key(b'"reason"', _REASON, block, start, stop)
+            return reason is not None and reason[1] == b"tool-calls"
+        return kind == "begins" or block.find(b'"compaction_continue"', start, stop) < 0
 
     def _stdout(self, line: bytes, now: float) -> list[Signal]:
         kind = events.kind_of(line)
@@ -251,7 +299,8 @@ class OpencodeWatch:
         status = _STATE.search(line, 0, _HEAD)
         is_open = status is not None and status[1] in (b"pending", b"running")
         if call:
-            kind = SignalKind.TOOL_STARTED if is_open else SignalKind.TOOL_ENDED
+            kind = SignalKind.TOOL_STARTED if is_open else _TOOL_ENDED
+            (self._open.add if is_open else self._open.discard)(call[1])
             signals.append(Signal(kind, now, call[1].decode("utf-8", "replace")))
         if is_open:
             return signals + self._asks(events.string(events.obj(events.parse(line), "part").get("tool")), now)
@@ -315,9 +364,11 @@ class OpencodeWatch:
             model = f"{events.string(record.get('provider'))}/{events.string(record.get('model'))}"
             return self._saw_model(model, events.string(record.get("agent")), now)
         if kind in ("tool_started", "tool_ended"):
-            signal = SignalKind.TOOL_STARTED if kind == "tool_started" else SignalKind.TOOL_ENDED
+            signal = SignalKind.TOOL_STARTED if kind == "tool_started" else _TOOL_ENDED
+            call = events.string(record.get("call"))
+            (self._open.add if kind == "tool_started" else self._open.discard)(call.encode("utf-8", "replace"))
             asks = self._asks(events.string(record.get("tool")), now) if kind == "tool_started" else []
-            return [Signal(signal, now, events.string(record.get("call"))), *asks]
+            return [Signal(signal, now, call), *asks]
         if kind == "asked":
             text = f"permission asked: {events.string(record.get('permission'))}"
             return [Signal(SignalKind.PERMISSION, now, text, OutcomeClass.PERMISSION_DENIED)]
@@ -482,6 +533,8 @@ class _Reader:
             self._retry = record
 
     def _event(self, line: bytes) -> None:
+        if (match := _ENDED_WELL.match(line)) and self._went_well(match):
+            return
         kind = events.kind_of(line)
         if not kind:
             return
@@ -512,6 +565,25 @@ class _Reader:
         elif kind == "done":
             self._done(event)
 
+    def _went_well(self, match: re.Match[bytes]) -> bool:
+        """A call of which only its head matters; what follows, often most of the stream, need not be parsed."""
+        run, found = self._run, self._found
+        if match["session"] != run.session.encode("utf-8", "replace") or _TODO in (match["tool"], match["tool_behind"]):
+            return False
+        run.seen += 1
+        run.last_progress = int(match["at"]) / 1000.0
+        found.tool_calls += 1
+        found.last_tool_error = ""
+        self._succeeded()
+        return True
+
+    def _succeeded(self) -> None:
+        """It went on: whatever it was is overcome."""
+        run = self._run
+        run.finished, run.error, run.overflow = "", None, False
+        self._runaway.tool_succeeded()
+        self._found.runaway = ""
+
     def _begin(self, session: str) -> None:
         """Another session: what came before belongs to another run."""
         kept = self._found
@@ -541,12 +613,10 @@ class _Reader:
         failed = events.string(state.get("error")) if state.get("status") == "error" else ""
         found.last_tool_error = failed
         if not failed:
-            self._run.error, self._run.overflow = None, False  # it went on: whatever it was is overcome
-            self._runaway.tool_succeeded()
-            found.runaway = ""
+            self._succeeded()
         if _DENIED.match(failed):  # from its start: the rest of an error may hold any words
             found.denials.append(_call_text(part))
-        if part.get("tool") == "todowrite":
+        if part.get("tool") == _TODO.decode():
             todos = events.items(events.obj(state, "input").get("todos"))
             found.todo = tuple(
                 events.string(item.get("content")) for item in todos if item.get("status") not in _CLOSED_TODO

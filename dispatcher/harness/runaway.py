@@ -21,16 +21,17 @@ class Runaway:
 
     def __init__(self) -> None:
         self._failure: tuple[str, int] | None = None
-        self._same = self._failures = 0
-        self._answered()
+        self._same = self.failures = 0  # in a row
+        self.answered()
 
-    def _answered(self) -> None:
-        self._overflows = self._compactions = self._unfinished = self._steps = 0
+    def answered(self) -> None:
+        """A call has a result, whichever."""
+        self._overflows = self._compactions = self._unfinished = self.steps = 0
 
     def step(self) -> str | None:
         """A new answer of the model begins."""
-        self._steps += 1
-        return self._over(self._steps, STEPS, "answers in a row without a tool result")
+        self.steps += 1
+        return self._over(self.steps, STEPS, "answers in a row without a tool result")
 
     def unfinished(self) -> str | None:
         """An answer ended without a finish, so the CLI asks again."""
@@ -46,18 +47,24 @@ class Runaway:
         return self._over(self._compactions, COMPACTIONS, "compactions in a row without a tool result")
 
     def tool_succeeded(self) -> None:
-        self._failure = None
-        self._same = self._failures = 0
-        self._answered()
+        self.answered()
+        self.worked()
 
     def tool_failed(self, tool: str, call: int) -> str | None:
         """`call` is a hash of the arguments and the error. A failed call is still an answer to the model."""
-        self._answered()
-        self._failures += 1
+        self.answered()
+        return self.failed(tool, call)
+
+    def worked(self) -> None:
+        self._failure = None
+        self._same = self.failures = 0
+
+    def failed(self, tool: str, call: int) -> str | None:
+        self.failures += 1
         self._same = self._same + 1 if self._failure == (tool, call) else 1
         self._failure = (tool, call)
         return self._over(self._same, SAME_FAILURE, f"identical failures of the tool {tool} in a row") or self._over(
-            self._failures, ANY_FAILURE, "failed tool calls in a row"
+            self.failures, ANY_FAILURE, "failed tool calls in a row"
         )
 
     @staticmethod

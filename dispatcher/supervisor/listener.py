@@ -6,6 +6,7 @@ than the supervisor takes to start. A translator that fails must not cost the wo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dispatcher.harness.base import Channel, Signal, SignalKind, Watch
@@ -33,6 +34,7 @@ class Listener:
         self.session: str | None = None
         self.gate_ready = not spec.gate_required
         self.watch: Watch | None = None
+        self._skims = True
         try:
             from dispatcher import harness
 
@@ -40,6 +42,34 @@ class Listener:
             self.watch = reader.watch(spec.model, Billing(spec.billing), overage=spec.overage)
         except Exception as error:  # supervision goes on without live detection
             notes.append(f"live detection is off: {type(error).__name__}: {error}")
+
+    def feed_block(self, file: str, block: bytes, end: int, now: float, clocks: Clocks) -> Reason | None:
+        """The whole lines before `end`. What the translator cannot skim over comes to it line by line."""
+        reason: Reason | None = None
+        start = 0
+        while start < end:
+            start, found = self._skim(file, block, start, end, now, clocks)
+            reason = reason or found
+            if start < end:
+                stop = block.find(b"\n", start)
+                found = self.feed(file, block[start:stop], now, clocks)
+                reason = reason or found
+                start = stop + 1
+        return reason
+
+    def _skim(
+        self, file: str, block: bytes, start: int, end: int, now: float, clocks: Clocks
+    ) -> tuple[int, Reason | None]:
+        if self.watch is None or not self._skims:
+            return start, None
+        channel = CHANNELS[file]
+        try:
+            start, signals = self.watch.skim(channel, block, start, end, now)
+        except Exception as error:  # the slow way has to do
+            self._skims = False
+            self.notes.append(f"{file} is read line by line: {type(error).__name__}: {error}"[:300])
+            return start, None
+        return start, self._obey_all(channel, signals, clocks)
 
     def feed(self, file: str, line: bytes, now: float, clocks: Clocks) -> Reason | None:
         if self.watch is None:
@@ -51,6 +81,9 @@ class Listener:
             if len(self.notes) < NOTES:
                 self.notes.append(f"a line of {file} was not understood: {type(error).__name__}: {error}"[:300])
             return None
+        return self._obey_all(channel, signals, clocks)
+
+    def _obey_all(self, channel: Channel, signals: Sequence[Signal], clocks: Clocks) -> Reason | None:
         reason = None
         for signal in signals:
             reason = reason or self._obey(channel, signal, clocks)

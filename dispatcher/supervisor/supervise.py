@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dispatcher.supervisor.gate import Gate
+    from dispatcher.supervisor.held import Held
     from dispatcher.supervisor.listener import Listener
 else:
     import _signal
@@ -47,6 +48,7 @@ LEFTOVERS = 1.0  # grace of what a worker left behind after it ended by itself
 DISK_PATIENCE = 600.0  # seconds to wait for disk space for the exit record
 HARNESS_START = 1.0 + TOLERANCE  # seconds: what starts sooner after us is the harness itself, never a tool of its calls
 HELD = 5.0  # seconds that a look excuses while a call waits for a person
+PROOF = 120.0  # seconds until a gate must have proved to be active, where no start-up time is set
 AGAIN = 1.0  # seconds until a program that was not there is tried once more: it may be replacing itself
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -95,6 +97,7 @@ class Supervisor:
         self.notes: list[str] = []
         self.listener: Listener | None = None
         self.gate: Gate | None = None
+        self.held: Held | None = None  # the prompt, until it is given
         self.activity = Activity()
         self.call_began = 0.0
         self.environment = dict(os.environ)
@@ -153,6 +156,8 @@ class Supervisor:
         finally:
             if entrance is not None:
                 os.close(entrance)
+        if self.held is not None:
+            self.held.started()
         process = processes.get(self.pid)
         leader = (self.pid, process.start if process else 0)
         self.tree.lead(leader)
@@ -164,6 +169,10 @@ class Supervisor:
 
         self.gate = Gate(self.spec.gate, self.folder, self.spec.cwd)
         self.wake.register(self.gate.listening.fileno(), select.POLLIN)
+        if self.spec.held:
+            from dispatcher.supervisor.held import Held
+
+            self.held = Held(self.spec.stdin)
 
     def _sign(self, lock: int, leader: processes.Identity | None) -> None:
         """Say in the lock who we are and what we start, for those who may have to clean up after us."""
@@ -186,7 +195,7 @@ class Supervisor:
                     self.spec.argv,
                     self.environment,
                     cwd=self.spec.cwd,
-                    stdin=self.spec.stdin,
+                    stdin=self.held.path if self.held is not None else self.spec.stdin,
                     stdout=f"{self.folder}/{files.STDOUT}",
                     stderr=f"{self.folder}/{files.STDERR}",
                     group=entrance,
@@ -226,14 +235,14 @@ class Supervisor:
         True when there may be more."""
         more = False
         for name, follower in self.outputs.items():
-            before = follower.offset
+            before, began = follower.seen, follower.offset
             if self.listener is None or self.listener.watch is None:
                 follower.skip()
             else:
-                for line in follower.lines(BUDGET):
-                    self._tell(self.listener.feed(name, line, time.time(), self.clocks))
-                more = more or follower.offset - before >= BUDGET
-            if follower.offset > before:
+                for block, end in follower.blocks(BUDGET):
+                    self._tell(self.listener.feed_block(name, block, end, time.time(), self.clocks))
+                more = more or follower.offset - began >= BUDGET
+            if follower.seen > before:
                 self._sound(name)
                 self._cap(name, follower)
         return more
@@ -246,8 +255,12 @@ class Supervisor:
             self.clocks.alive()
 
     def _tell(self, reason: Reason | None) -> None:
-        """The first reason counts; what is seen after the end was decided changes nothing."""
-        if reason is not None and self.stop is None and not self._gone():
+        """The first reason counts; what is seen after the end was decided changes nothing. But a worker that came to
+        its end without a gate was no good one, however late we look."""
+        if reason is None:
+            return
+        by_itself = self.stop is EXITED or (self.stop is None and self._gone())
+        if (self.stop is None and not by_itself) or (by_itself and reason.reason == "gate"):
             self.stop = reason
 
     def _cap(self, name: str, follower: Follower) -> None:
@@ -283,6 +296,21 @@ class Supervisor:
             self.clocks.excuse(HELD)
         if words is not None:
             self._tell(Reason("approval", words, "awaiting_approval"))
+        if self.held is None:
+            return
+        if self.gate.proved:
+            self._hand_over(self.held)
+        elif self.clocks.active >= (self.spec.start or PROOF):
+            words = "the approval gate did not report itself in time; the prompt was not given"
+            self._tell(Reason("gate", words, "permission_denied"))
+
+    def _hand_over(self, held: Held) -> None:
+        """The gate is active: the worker gets its prompt, as fast as it reads."""
+        self.wake.register(held.writer, select.POLLOUT)
+        writer = held.writer
+        if held.give():
+            self.held = None
+            self.wake.unregister(writer)
 
     def _sample(self) -> None:
         """Look at the tree's CPU, when silence makes that worth its price."""
@@ -326,6 +354,8 @@ class Supervisor:
             self.wake.register(fd, select.POLLIN)
         if after - before:
             self._serve(gate)  # what came with the connection is here already
+        elif self.held is not None and gate.proved:
+            self._hand_over(self.held)
 
     def _rest(self, seconds: float) -> None:
         """Sleep that long, unless we are told to stop."""
@@ -366,6 +396,8 @@ class Supervisor:
         self.tree.close()
         if self.gate is not None:
             self.gate.close()
+        if self.held is not None:
+            self.held.close()
         self._drain()
         return ended
 
@@ -377,6 +409,8 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Read what is left for what it tells about the session; nothing in it can end anything any more."""
+        if self.listener is None and self.spec.gate_required:
+            self._load_listener()
         if self.listener is None:
             for name, follower in self.outputs.items():
                 follower.skip()

@@ -13,10 +13,16 @@ import json
 import tempfile
 import tracemalloc
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from dispatcher import harness
+from dispatcher.supervisor.capping import Cap
+from dispatcher.supervisor.clocks import Clocks
 from dispatcher.supervisor.follow import Follower
+from dispatcher.supervisor.listener import Listener
 from dispatcher.supervisor.transcript import lines
 from dispatcher.task import Billing, EndReason, ExitRecord
 from tests.benchmarks import sides
@@ -34,7 +40,7 @@ def opencode() -> Iterator[dict[str, object]]:
         yield {"type": "step_start", "timestamp": 1, "sessionID": session, "part": {"type": "step-start"}}
         for number, output in enumerate(OUTPUTS):
             state = {"status": "completed", "input": {"filePath": "a.py"}, "output": output, "title": "a.py"}
-            part = {"type": "tool", "callID": f"call_{number}", "tool": "read", "state": state}
+            part = {"type": "tool", "tool": "read", "callID": f"call_{number}", "state": state}
             yield {"type": "tool_use", "timestamp": 1, "sessionID": session, "part": part}
         yield {"type": "text", "timestamp": 1, "sessionID": session, "part": {"type": "text", "text": OUTPUTS[1]}}
         finish = {"type": "step-finish", "reason": "tool-calls", "tokens": {"input": 10, "output": 5}, "cost": 0}
@@ -42,13 +48,14 @@ def opencode() -> Iterator[dict[str, object]]:
 
 
 def claude() -> Iterator[dict[str, object]]:
-    """Events in the shapes of claude 2.1."""
+    """Events in the shapes of claude 2.1: every call is an answer of its own."""
     session = "00000000-0000-4000-8000-000000000001"
     yield {"type": "system", "subtype": "init", "session_id": session, "model": "claude-sonnet-5-5", "tools": []}
-    while True:
+    for turn in count():
         for number, output in enumerate(OUTPUTS):
             call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"file_path": "a.py"}}
-            message = {"model": "claude-sonnet-5-5", "id": "msg_1", "role": "assistant", "content": [call], "usage": {}}
+            message: dict[str, object] = {"model": "claude-sonnet-5-5", "id": f"msg_{turn}_{number}", "type": "message"}
+            message |= {"role": "assistant", "content": [call], "stop_reason": None, "usage": {"output_tokens": 1}}
             yield {"type": "assistant", "message": message, "parent_tool_use_id": None, "session_id": session}
             answer = {"tool_use_id": f"toolu_{number}", "type": "tool_result", "content": output}
             message = {"role": "user", "content": [answer]}
@@ -64,7 +71,7 @@ STREAMS = {
 def write(file: Path, events: Iterator[dict[str, object]], size: int) -> None:
     with file.open("wb") as out:
         while out.tell() < size:
-            out.writelines(json.dumps(next(events)).encode() + b"\n" for _ in range(100))
+            out.writelines(json.dumps(next(events), separators=(",", ":")).encode() + b"\n" for _ in range(100))
 
 
 def split(file: Path) -> None:
@@ -75,15 +82,22 @@ def split(file: Path) -> None:
 
 
 def follow(file: Path, name: str, model: str) -> None:
-    watch = harness.get(name).watch(model, Billing.FREE)
+    """With all that a line leads to: the clocks of the supervisor are told, and its cap of the log is asked."""
+    wants: Any = SimpleNamespace(
+        harness=name, model=model, billing=Billing.FREE, overage=False, zone="UTC", detection="stream"
+    )
+    wants.gate_required, wants.others_free, wants.switch_after = False, True, 60.0
+    listener, cap = Listener(wants, []), Cap(str(file), 10 * BUDGET)
+    clocks = Clocks(start=60, stall=600, hard_cap=3600, grace=10, mono=0.0, wall=0.0, plain=False)
     follower = Follower(str(file))
     before = -1
     while follower.offset != before:
         before = follower.offset
-        for line in follower.lines(BUDGET):
-            for signal in watch.feed("stdout", line, 1.0):
-                assert signal.outcome is None
+        for block, end in follower.blocks(BUDGET):
+            assert listener.feed_block("stdout", block, end, 1.0, clocks) is None
+        cap.check(follower.offset)
     follower.close()
+    assert not listener.notes
 
 
 def read(file: Path, name: str) -> None:

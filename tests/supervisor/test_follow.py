@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import tracemalloc
 from collections.abc import Callable
@@ -49,13 +50,45 @@ def test_a_long_line_arrives_cut_and_the_next_one_whole(tmp_path: Path, monkeypa
     follower.close()
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.binary(max_size=40) | st.just(b"\n"), max_size=12), st.integers(1, 9))
+def test_blocks_are_whole_lines_whatever_the_chunks(pieces: list[bytes], chunk: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follow, "CHUNK", chunk)
+        path = Path(folder, "out")
+        follower, got = Follower(str(path)), b""
+        with path.open("ab", buffering=0) as writer:
+            for piece in pieces:
+                writer.write(piece)
+                for block, end in follower.blocks(ALL):
+                    assert block[end - 1 : end] == b"\n"
+                    got += block[:end]
+                assert follower.seen == writer.tell()
+        assert got + follower.rest() == b"".join(pieces)
+        follower.close()
+
+
+def test_what_was_seen_of_a_line_survives_a_cut_of_the_file(tmp_path: Path) -> None:
+    """Where a file system knows no holes, the file is cut to its head and grows again from there."""
+    path = tmp_path / "out"
+    with path.open("ab", buffering=0) as writer:
+        writer.write(b"first\nsecond\nthi")
+        follower = Follower(str(path))
+        assert list(follower.lines(ALL)) == [b"first", b"second"]
+        os.truncate(path, 6)
+        follower.rewind()
+        writer.write(b"rd\nfourth\n")
+        assert list(follower.lines(ALL)) == [b"third", b"fourth"]
+        follower.close()
+
+
 def test_the_budget_bounds_one_look(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    path.write_bytes(b"line\n" * 100_000)
+    path.write_bytes(b"line\n" * 400_000)
     follower = Follower(str(path))
     first = list(follower.lines(follow.CHUNK))
-    assert 0 < len(first) < 100_000
-    assert len(first) + len(list(follower.lines(ALL))) == 100_000
+    assert 0 < len(first) < 400_000
+    assert len(first) + len(list(follower.lines(ALL))) == 400_000
     follower.close()
 
 

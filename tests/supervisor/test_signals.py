@@ -184,7 +184,15 @@ def test_heartbeats_of_a_hung_call_do_not_keep_it_alive(attempt: Attempt) -> Non
 
 
 class Script:
-    """A translator that answers each line with the signals named in it."""
+    """A translator that answers each line with the signals named in it, and skims over lines of dots."""
+
+    def skim(self, channel: str, block: bytes, start: int, end: int, now: float) -> tuple[int, Sequence[Signal]]:
+        if block.startswith(b"broken", start):
+            raise RuntimeError("not understood")
+        begun = start
+        while start < end and block.startswith(b"...\n", start):
+            start += 4
+        return start, [Signal(SignalKind.PROGRESS, now)] if start > begun else []
 
     def feed(self, channel: str, line: bytes, now: float) -> Sequence[Signal]:
         if line == b"boom":
@@ -228,6 +236,23 @@ def test_a_translator_that_fails_on_one_line(monkeypatch: pytest.MonkeyPatch) ->
     ear.feed("stdout", b"model", 0, clocks)
     assert ear.model == "text"
     assert 0 < len(ear.notes) <= 20
+
+
+def test_a_block_is_skimmed_and_read_where_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    ear, clocks = listener(monkeypatch, gate_required=True)
+    block = b"...\nsession\n...\n...\nboom\ntool_started\nmodel\n... of a line that is still being written"
+    reason = ear.feed_block("stdout", block, block.rindex(b"\n") + 1, 0, clocks)
+    assert reason is not None
+    assert reason.reason == EndReason.GATE
+    assert (ear.session, ear.model, len(ear.notes)) == ("text", "text", 1)
+
+
+def test_a_translator_that_cannot_skim_is_given_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ear, clocks = listener(monkeypatch)
+    block = b"broken\nsession\nbroken\nmodel\n"
+    assert ear.feed_block("stdout", block, len(block), 0, clocks) is None
+    assert (ear.session, ear.model) == ("text", "text")
+    assert len(ear.notes) == 3  # that it cannot, and two lines that mean nothing
 
 
 def test_the_first_reason_of_a_line_counts(monkeypatch: pytest.MonkeyPatch) -> None:
