@@ -23,8 +23,9 @@ from dispatcher.brief import parse
 from dispatcher.cli import app, complete, express, tab
 from dispatcher.cli.catalog import BY_NAME, COMMANDS
 from dispatcher.cli.wording import duration, size
+from dispatcher.config import build, places, starting, workers
 from dispatcher.store.lookup import COLUMNS
-from dispatcher.task import Limits, OutcomeClass
+from dispatcher.task import Brief, Limits, OutcomeClass
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -130,6 +131,19 @@ def test_every_command_that_the_readme_names_exists() -> None:
         re.findall(r"`dispatcher ([a-z]+(?:-[a-z]+)*)", text)
     )
     assert named - set(BY_NAME) == set()
+
+
+def test_every_key_that_a_file_may_hold_is_in_the_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    reference = text[text.index("**models.yaml.**") : text.index("**How an attempt can end:**")]
+    keys = {key for room in (build, places, starting, workers) for name in vars(room) for key in _keys_of(room, name)}
+    assert {"credentials", "overage", "keep_daemons", "park_after"} <= keys
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", reference))))
+    assert sorted((keys | (set(Brief.__dataclass_fields__) - {"body"})) - named) == []
+
+
+def _keys_of(room: object, name: str) -> tuple[str, ...]:
+    return tuple(getattr(room, name)) if name.endswith(("_KEYS", "SECTIONS", "BUDGET_UNITS", "BUDGET_WINDOWS")) else ()
 
 
 def test_every_picture_and_file_that_the_readme_shows_exists() -> None:

@@ -22,7 +22,9 @@ def approvals(
     ] = "list",
     what: Annotated[str, typer.Argument(metavar="[WHAT]", help="A shell command, or the number of a grant.")] = "",
     home: Home = None,
-    tool: Annotated[str, typer.Option("--tool", help="With test: WHAT is the JSON input of this tool.")] = "bash",
+    tool: Annotated[
+        str, typer.Option("--tool", metavar="NAME", help="With test: WHAT is the JSON input of this tool.")
+    ] = "bash",
     watch: Annotated[bool, typer.Option("--watch", help="Print again when something changes, until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -18,7 +18,10 @@ def cron(
     action: Annotated[str, typer.Argument(metavar="ACTION", help="install, show or remove.")],
     home: Home = None,
     every: Annotated[
-        str, typer.Option("--every", help="10m, 2h, a time of day such as 02:30, or five fields as in a crontab.")
+        str,
+        typer.Option(
+            "--every", metavar="TIME", help="10m, 2h, a time of day such as 02:30, or five fields as in a crontab."
+        ),
     ] = "10m",
     add: Annotated[
         list[Path] | None,

@@ -20,9 +20,13 @@ def compare(
     candidates: Annotated[
         str, typer.Option("--candidates", metavar="A,B,C", help="Names of models.yaml, with commas between.")
     ] = "",
-    times: Annotated[int, typer.Option("--times", min=1, max=100, help="Runs of each candidate.")] = 1,
-    repo: Annotated[Path | None, typer.Option("--repo", help="The repository, if the brief names none.")] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at once. Default: limits.jobs.")] = None,
+    times: Annotated[int, typer.Option("--times", metavar="N", min=1, max=100, help="Runs of each candidate.")] = 1,
+    repo: Annotated[
+        Path | None, typer.Option("--repo", metavar="FOLDER", help="The repository, if the brief names none.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Runs at once. Default: limits.jobs.")
+    ] = None,
     batch: Annotated[
         str | None,
         typer.Option("--batch", metavar="NAME", help="Its name; without BRIEF: print the table of that one."),

@@ -31,11 +31,11 @@ JsonLines = Annotated[bool, typer.Option("--jsonl", help="Print one JSON object 
 @app.command("log", rich_help_panel=LOOK)
 def log(
     what: Annotated[
-        str | None, typer.Argument(metavar="[path|backup|metadata]", help="The database itself; see below.")
+        str | None, typer.Argument(metavar="[path|backup|metadata]", help="The database itself; see above.")
     ] = None,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where a backup goes.")] = None,
     home: Home = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many attempts; 0: all.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="How many attempts; 0: all.")] = 20,
     task: Annotated[int | None, typer.Option("--task", metavar="TASK", help="Attempts of this task.")] = None,
     status: Annotated[
         str | None,
@@ -145,7 +145,7 @@ def report(
         str | None, typer.Option("--table", metavar="NAME", help="Only this one: summary, main, outcomes, ...")
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page.")] = None,
-    tasks: Annotated[int, typer.Option("--tasks", min=0, help="How many tasks the page lists.")] = 5000,
+    tasks: Annotated[int, typer.Option("--tasks", metavar="N", min=0, help="How many tasks the page lists.")] = 5000,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     as_json: Json = False,
     as_csv: Csv = False,

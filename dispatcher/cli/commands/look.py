@@ -38,7 +38,7 @@ def show(
     home: Home = None,
     brief: Annotated[bool, typer.Option("--brief", help="Also print the brief.")] = False,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Only this attempt; number within the task.")
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Only this attempt; number within the task.")
     ] = None,
     stdout: Annotated[bool, typer.Option("--stdout", help="What its worker wrote, line by line.")] = False,
     stderr: Annotated[bool, typer.Option("--stderr", help="What its worker wrote to stderr.")] = False,
@@ -64,7 +64,7 @@ def tail(
     home: Home = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task rests.")] = False,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Number within the task. Default: the last.")
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Number within the task. Default: the last.")
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="The worker's own lines, with control characters made visible.")

@@ -16,7 +16,7 @@ app = typer.Typer()
 @app.command("new", rich_help_panel=QUEUE)
 def new(
     title: Annotated[str, typer.Argument(metavar="TITLE", help="What the task is, in a few words.")],
-    folder: Annotated[Path, typer.Option("--folder", help="Where to put it.")] = Path("briefs"),
+    folder: Annotated[Path, typer.Option("--folder", metavar="FOLDER", help="Where to put it.")] = Path("briefs"),
     edit: Annotated[bool, typer.Option("--edit", "-e", help="Open it in your editor.")] = False,
 ) -> None:
     """Write a new brief to fill in."""
@@ -32,7 +32,10 @@ def add(
     ],
     home: Home = None,
     repo: Annotated[
-        Path | None, typer.Option("--repo", help="The repository of briefs that name none. Default: the one here.")
+        Path | None,
+        typer.Option(
+            "--repo", metavar="FOLDER", help="The repository of briefs that name none. Default: the one here."
+        ),
     ] = None,
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="NAME", help="Name of the batch. Several briefs get one anyway.")
@@ -66,10 +69,14 @@ def run(
     home: Home = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", min=1, help="How many tasks of the home at once. Default: limits.jobs."),
+        typer.Option(
+            "--jobs", "-j", metavar="N", min=1, help="How many tasks of the home at once. Default: limits.jobs."
+        ),
     ] = None,
     task: Annotated[int | None, typer.Option("--task", metavar="TASK", help="Only this task.")] = None,
-    max_tasks: Annotated[int | None, typer.Option("--max-tasks", min=1, help="Start at most so many tasks.")] = None,
+    max_tasks: Annotated[
+        int | None, typer.Option("--max-tasks", metavar="N", min=1, help="Start at most so many tasks.")
+    ] = None,
     add: Annotated[
         list[str] | None, typer.Option("--add", metavar="BRIEF", help="First queue what is new there. Repeatable.")
     ] = None,
@@ -80,7 +87,7 @@ def run(
         str | None, typer.Option("--until", metavar="HH:MM", help="Start nothing from then on; what runs may finish.")
     ] = None,
     max_minutes: Annotated[
-        int | None, typer.Option("--max-minutes", min=1, help="Start nothing after so many minutes.")
+        int | None, typer.Option("--max-minutes", metavar="N", min=1, help="Start nothing after so many minutes.")
     ] = None,
     notify: Annotated[
         str | None,
@@ -99,8 +106,8 @@ def run(
     finish and then stops; a second Ctrl-C ends them, and their tasks go on at the next run.
 
     Exit codes: 0 fine, also with nothing to do; 1 this run left a task that needs a person; 2 wrong usage or
-    configuration; 70 a fault of the program itself; 75 work is left but every model is on hold (stderr says until
-    when); 130 a second Ctrl-C ended workers.
+    configuration, or nothing can be written; 70 a fault of the program itself; 75 work is left but every model is on
+    hold (stderr says until when); 130 a second Ctrl-C ended workers.
     """
     from dispatcher.cli.running import run_queue
 

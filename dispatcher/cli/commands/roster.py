@@ -40,7 +40,7 @@ def hold(
         str | None,
         typer.Option("--for", metavar="DURATION", help="Such as 45m, 2h, 3d. Default: until it is released."),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the listing.")] = "held by a person",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the listing.")] = "held by a person",
     as_json: Json = False,
 ) -> None:
     """Keep a candidate, credential or provider from use."""

@@ -21,7 +21,10 @@ def demo(
         typer.Argument(metavar="[FOLDER]", help="A folder that does not exist yet. Default: a temporary one."),
     ] = None,
     worker: Annotated[
-        str, typer.Option("--worker", help="auto, opencode, claude, both, or scripted (the built-in one).")
+        str,
+        typer.Option(
+            "--worker", metavar="WORKER", help="auto, opencode, claude, both, or scripted (the built-in one)."
+        ),
     ] = "auto",
 ) -> int:
     """Run three briefs for real, without an account or network.
@@ -81,7 +84,7 @@ def completion(
 def doctor(
     home: Home = None,
     repo: Annotated[
-        Path | None, typer.Option("--repo", help="The repository to look at. Default: the one here.")
+        Path | None, typer.Option("--repo", metavar="FOLDER", help="The repository to look at. Default: the one here.")
     ] = None,
     login: Annotated[
         bool, typer.Option("--login", help="Also ask one model of each CLI for a word. This can cost money.")
