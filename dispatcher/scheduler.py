@@ -36,6 +36,7 @@ NEEDS_PERSON = 1
 STAGGER = 0.5  # seconds between two starts: a CLI's own start keeps a core busy for two
 FRESH = 10.0  # seconds until a started worker has taken the memory that it needs
 HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
+WORTH_A_WORD = 10.0  # seconds of a wait for the host
 LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
 LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
 
@@ -226,7 +227,8 @@ def summarise(store: Store, moved: list[Task], options: Options, busy: str | Non
 
 
 class Gate:
-    """May one more worker start? Asked before every claim; remembers since when the host has said no."""
+    """May one more worker start? Asked before every claim; remembers since when the host has said no, and whether a
+    person was told of it."""
 
     def __init__(self, config: Config, logs: Path) -> None:
         self.limits = config.limits
@@ -235,6 +237,7 @@ class Gate:
         self.starts: dict[int, float] = {}  # task -> when its worker was started, while it runs
         self.busy: str | None = None
         self.since = 0.0
+        self.told = False
 
     def open(self) -> bool:
         now = time.monotonic()
@@ -248,6 +251,16 @@ class Gate:
     def patient(self) -> bool:
         """Whether a run that has nothing else to do still waits for the host."""
         return self.busy is not None and time.monotonic() - self.since < HOST_PATIENCE
+
+    def waits(self) -> str:
+        self.told = True
+        return f"waits for the host: {self.busy}"
+
+    def goes_on(self) -> str | None:
+        """What is told when a wait is over that was told of; a short one is not worth it."""
+        waited, told = time.monotonic() - self.since, self.told
+        self.told = False
+        return f"the host is free again after {waited:.0f} s" if told and waited >= WORTH_A_WORD else None
 
 
 class Loop:
@@ -328,11 +341,13 @@ class Loop:
         import anyio
 
         while not self.ends():
-            said = self.gate.busy
             if not self.gate.open():
-                if said is None and self.gate.busy is not None and claimable(self.ctx.store):
-                    self.options.tell(f"waits for the host: {self.gate.busy}")
+                if not self.gate.told and claimable(self.ctx.store):  # also when there was no work at first
+                    self.options.tell(self.gate.waits())
                 return
+            over = self.gate.goes_on()
+            if over is not None:
+                self.options.tell(over)
             task = claim(self.ctx.config, self.ctx.store, self.ctx.owner, self.options)
             if task is None:
                 return

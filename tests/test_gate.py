@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from dispatcher import host, scheduler
@@ -92,3 +93,22 @@ def test_patience_starts_with_the_first_no_and_anew_after_a_yes(
     assert made.busy is None
     assert not made.open()
     assert made.patient()
+
+
+def test_a_wait_for_the_host_is_told_whenever_it_began(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    """The host was busy before there was anything to claim: two silent minutes between one task and the next looked
+    like a fault. Its end is told, too."""
+    made, _ = gate(monkeypatch, ["load 6.5", "load 6.5", "load 6.2", None, None], "scripted")
+    told: list[str] = []
+    loop: Any = object.__new__(scheduler.Loop)
+    loop.gate, loop.draining, loop.started = made, False, 0
+    loop.options = scheduler.Options(tell=told.append)
+    loop.ctx = SimpleNamespace(store=None, config=None, owner="")
+    waiting = [False]
+    monkeypatch.setattr(scheduler, "claimable", lambda store: waiting[0])
+    monkeypatch.setattr(scheduler, "claim", lambda *_: None)
+    for seconds in (0, 60, 60, 3, 5):
+        clock[0] += seconds
+        anyio.run(loop.claim_all, None)
+        waiting[0] = True
+    assert told == ["waits for the host: load 6.5", "the host is free again after 123 s"]
