@@ -325,7 +325,7 @@ def close(
         attempt_fields={
             **attempt_fields(found, judged, delivered),
             "billed_usd": consequences.billed(attempt, found.outcome),
-            "notes": tuple(dict.fromkeys((*written, *found.outcome.notes, *found.evidence.notes))),
+            "notes": tuple(dict.fromkeys((*written, *found.outcome.notes, *found.evidence.notes, *_told(found)))),
         },
         task_fields={
             **task_fields(ctx, task, judged, found, delivered, rests),
@@ -339,6 +339,11 @@ def close(
     if found.outcome.kind is OutcomeClass.COMPLETED and candidate is not None:
         holds.clear_short(ctx.store, candidate, now)
     return settled
+
+
+def _told(found: Findings) -> tuple[str, ...]:
+    """What the supervisor noted: a log that was cut, a daemon that was left, a clock that jumped."""
+    return found.exit.notes if found.exit is not None else ()
 
 
 def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Delivered | None) -> dict[str, object]:

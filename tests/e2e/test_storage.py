@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher import store
-from tests.e2e.test_crash import script, until
+from tests.e2e.test_crash import gate, script, until
 from tests.e2e.world import World, marked, scripted_world
 from tests.store.test_schema import old_database
 
@@ -176,8 +177,94 @@ def test_ten_first_runs_at_once_on_an_old_schema(world: World) -> None:
     assert world.task(found[0]["id"])["status"] == "needs_review", world.story(found[0]["id"])
 
 
+SHIFT = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long shift(void) {
+    char text[32] = {0};
+    const char *path = getenv("CLOCK_SHIFT");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return 0;
+    if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
+    close(fd);
+    return atol(text);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int failed = syscall(SYS_clock_gettime, clock, now);
+    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += shift();
+    return failed;
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    now->tv_sec = exact.tv_sec;
+    now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *now) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    if (now) *now = exact.tv_sec;
+    return exact.tv_sec;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a wall clock of its own needs a C compiler")
+def test_a_clock_that_jumps_while_a_worker_runs(world: World) -> None:
+    """The wall clock of the run, the supervisor and the worker goes 8 hours ahead, and back again for the next run. No
+    limit counts the jump, a hold that is over by the new time is over, and the log says what the clock did."""
+    library, shift = world.root / "shift.so", world.root / "shift"
+    source = library.with_suffix(".c")
+    source.write_text(SHIFT)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    shift.write_text("0")
+    world.extra_config = "environment: {pass: [LD_PRELOAD, CLOCK_SHIFT]}\n"
+    world.write_config()
+    shifted = {**world.environment, "LD_PRELOAD": str(library), "CLOCK_SHIFT": str(shift)}
+
+    limit = {"error": {"status": 429, "message": "Rate limit exceeded", "retry_after": 3600}}
+    held = world.add(world.brief("held", script({"times": 1, "steps": [limit]}, {"steps": WORK}), candidates=["third"]))
+    assert world.run("run", env=shifted).returncode == 75, world.story(held)
+    reached, wait = gate(world.root)
+    steps = [wait, {"sleep": 1}, *WORK]
+    limits = {"hard_cap": "10m", "stall": "5m", "start": "5m"}
+    task = world.add(world.brief("jump", script({"steps": steps}), limits=limits, candidates=["first"]))
+    with (world.root / "run.out").open("ab") as out:
+        run = subprocess.Popen(world.command("run"), env=shifted, stdin=-3, stdout=out, stderr=out, cwd=world.root)
+    try:
+        until(reached.exists, "the worker")
+        shift.write_text(str(8 * 3600))
+        (world.root / "go").write_text("\n")
+        assert run.wait(120) == 0, (world.root / "run.out").read_text()
+    finally:
+        run.kill()
+        run.wait()
+    [attempt] = world.attempts(task)
+    assert (attempt["outcome"], attempt["end_reason"], attempt["timed_out"]) == ("completed", "exited", 0)
+    assert attempt["ended_at"] - attempt["started_at"] > 8 * 3600, "the clock did jump"
+    assert attempt["seconds"] < 600
+    assert "the machine slept for 288" in attempt["notes"], attempt["notes"]
+    assert [a["outcome"] for a in world.attempts(held)] == ["rate_limited", "completed"], world.story(held)
+    assert {world.task(one)["status"] for one in (held, task)} == {"needs_review"}
+
+    shift.write_text("0")
+    back = world.add(world.brief("back", script({"steps": WORK}), candidates=["first"]))
+    assert world.run("run", env=shifted).returncode == 0
+    assert world.task(back)["status"] == "needs_review", world.story(back)
+
+
 def test_a_clock_that_jumps_eight_hours(world: World) -> None:
-    """Started before the jump, ended after it: no limit counts the jump, and a wait ends where the wall clock says."""
+    """Between two runs: a wait ends where the wall clock says, and nobody is punished for it."""
     limit = {"error": {"status": 429, "message": "Rate limit exceeded", "retry_after": 3600}}
     rules = [{"times": 1, "model": f"scripted/s{n}", "steps": [limit]} for n in (1, 2, 3)]
     task = world.add(world.brief("jump", script(*rules, {"steps": WORK})))

@@ -154,3 +154,24 @@ def test_space_for_the_record_is_set_aside(tmp_path: Path) -> None:
     assert Path(f"{path}.part").stat().st_blocks * 512 >= attempt_files.RESERVE
     attempt_files.write_durably(str(path), "{}")
     assert path.stat().st_blocks * 512 < attempt_files.RESERVE
+
+
+def test_a_record_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hard reboot left files of zeros: written, synced, renamed, and the name itself synced."""
+    done: list[str] = []
+    real_fsync, real_rename = os.fsync, os.rename
+
+    def fsync(fd: int) -> None:
+        done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))} {os.fstat(fd).st_size > 0}")
+        real_fsync(fd)
+
+    def rename(old: str, new: str) -> None:
+        done.append(f"rename {os.path.basename(old)} {os.path.basename(new)}")
+        real_rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    folder = tmp_path / "attempt"
+    folder.mkdir()
+    attempt_files.write_durably(str(folder / "exit.json"), "{}")
+    assert done == ["sync exit.json.part True", "rename exit.json.part exit.json", "sync attempt True"]
