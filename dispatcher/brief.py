@@ -41,11 +41,6 @@ def parse(text: str, *, file: str = "brief") -> Brief:
     return Brief(body=body, **cast("Mapping[str, object]", fields))  # type: ignore[arg-type]
 
 
-def body_of(text: str) -> str:
-    """The body alone, for a text that `parse` accepts; raises BriefError like it."""
-    return _split(_normalised(text, "brief"), "brief")[1]
-
-
 def _normalised(text: str, file: str) -> str:
     """One kind of line end, no byte order mark. NUL and undecodable bytes cannot be handed to a worker."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

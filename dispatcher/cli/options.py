@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dispatcher.cli.complete import candidate_names, hold_keys, task_ids
+from dispatcher.cli.complete import hold_keys, task_ids
 
 Home = Annotated[
     Path | None,
@@ -22,7 +22,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 TaskId = Annotated[int, typer.Argument(metavar="TASK", help="Number of the task.", autocompletion=task_ids)]
 TaskIds = Annotated[list[int], typer.Argument(metavar="TASK...", help="Numbers of tasks.", autocompletion=task_ids)]
-CandidateName = Annotated[str, typer.Argument(metavar="NAME", autocompletion=candidate_names)]
 HoldName = Annotated[
     str, typer.Argument(metavar="HOLD", help="Number or key, as `holds` prints it.", autocompletion=hold_keys)
 ]

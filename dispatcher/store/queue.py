@@ -430,9 +430,3 @@ def predecessor(store: Store, task_id: int) -> Task | None:
         (task_id,),
     )
     return None if row is None else task_of(row)
-
-
-def predecessor_commit(store: Store, task_id: int) -> str | None:
-    """The commit of the `predecessor`, None without one."""
-    found = predecessor(store, task_id)
-    return None if found is None else found.result_commit

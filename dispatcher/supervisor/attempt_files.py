@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 ATTEMPT = "attempt.json"
-PROMPT = "prompt.md"
 STDOUT = "stdout"
 STDERR = "stderr"
 BRIDGE = "bridge.jsonl"
 CONTROL = "control"
 LOCK = "attempt.lock"
-GIT_TRACE = "git-trace"
 EXIT = "exit.json"
 GATE = "gate.sock"  # where the worker asks before a tool call, when there is a gate
 OWN_ERRORS = "supervisor.log"  # only there when the supervisor itself failed

@@ -50,4 +50,6 @@ def test_a_chain_starts_from_a_commit_of_its_own_repository(db: Store) -> None:
         if commit is not None:
             queue.update(db, task.id, 2.0, result_commit=commit)
     last = add(db, "d", repository="/src/shop", after=(1, 2, 3))
-    assert queue.predecessor_commit(db, last.id) == "aaa"
+    before = queue.predecessor(db, last.id)
+    assert before is not None
+    assert before.result_commit == "aaa"
