@@ -398,7 +398,8 @@ class ClaudeWatch:
             return [Signal(SignalKind.FINISHED, now, "result")]
         found = failures.classify(result_channel(event, {}, None), now, default_zone=self._zone)
         text = events.shorten(events.string(event.get("result")))
-        return [Signal(SignalKind.FINISHED, now, text, found.kind if found else None, found.hold if found else None)]
+        kind = found.kind if found else OutcomeClass.UNKNOWN
+        return [Signal(SignalKind.FINISHED, now, text, kind, found.hold if found else None)]
 
     def _assistant(self, line: bytes, now: float) -> list[Signal]:
         signals = [Signal(SignalKind.PROGRESS, now, "assistant")]

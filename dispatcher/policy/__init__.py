@@ -15,7 +15,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -43,6 +43,7 @@ class Tag(StrEnum):
     UNCLEAR = "unclear"  # cannot be told
     NETWORK = "network"
     MCP = "mcp"
+    SETTINGS = "settings"  # settings that make a CLI, git or a shell run something later
     ANSWERS = "answers"  # the worker would answer for the person
 
 
@@ -99,6 +100,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(Do.ASK, "leaves-the-machine", tag=Tag.LEAVES),
     Rule(Do.ASK, "cannot-be-undone", tag=Tag.DESTROYS),
     Rule(Do.ASK, "runs-fetched-code", tag=Tag.FETCHED),
+    Rule(Do.ASK, "changes-settings", tag=Tag.SETTINGS),
     Rule(Do.ASK, "not-understood", tag=Tag.UNCLEAR),
     Rule(Do.ASK, "network-tool", network=True),
     Rule(Do.ASK, "mcp-tool", mcp=("*",)),
@@ -266,7 +268,7 @@ def parts(call: Call, guarded: Sequence[str] = ()) -> list[Part]:
         return _of_shell(call, bool(guarded))
     if kind == "edit":
         paths, mentions = _edited(call)
-        return [Part(kind, writes=paths, mentions=mentions)]
+        return [_with_settings(Part(kind, writes=paths, mentions=mentions), call.folder)]
     if kind == "mcp":
         said = tuple(_strings(call.input))
         return [Part(kind, mentions=said, tags=frozenset({Tag.MCP}), why=f"{call.tool} of an MCP server")]
@@ -309,7 +311,7 @@ def _of_shell(call: Call, guards: bool) -> list[Part]:
         return [_unclear(f"the command cannot be understood: {error}")]
     except RecursionError:
         return [_unclear("the command is nested too deeply")]
-    found = [_of_command(command, guards) for command in commands]
+    found = [_with_settings(_of_command(command, guards), call.folder) for command in commands]
     return found or [Part("shell")]
 
 
@@ -328,6 +330,14 @@ def _of_command(command: shell.Command, guards: bool) -> Part:
     mentions = () if known.only_reads(command.words) else command.words[1:]
     mentions = (*mentions, *command.mentions) if mentions else mentions
     return Part("shell", command.words, writes, mentions, frozenset(Tag(tag) for tag in tags), why)
+
+
+def _with_settings(part: Part, folder: str) -> Part:
+    paths = (*part.writes, *known.written(part.words))
+    found = next((path for path in paths if known.is_settings(_relative(path, folder))), None)
+    if found is None:
+        return part
+    return replace(part, tags=part.tags | {Tag.SETTINGS}, why=part.why or f"{found} makes something run later")
 
 
 # --- guarded files ------------------------------------------------------------------------------------------------

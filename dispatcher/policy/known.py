@@ -430,6 +430,27 @@ def only_reads(words: Sequence[str]) -> bool:
     return name in _READERS
 
 
+_SETTINGS_FOLDERS = frozenset({".git", ".claude", ".opencode"})
+_SETTINGS_FILES = frozenset(
+    """opencode.json opencode.jsonc .mcp.json .claude.json .gitconfig .bashrc .bash_profile .bash_login .bash_aliases
+    .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .zlogout .envrc""".split()
+)
+
+
+_WRITERS = frozenset("cp mv tee sed install ln truncate rsync touch".split())
+
+
+def written(words: Sequence[str]) -> Sequence[str]:
+    """Words of a command that may be files which it writes."""
+    return words[1:] if words and words[0] in _WRITERS and not only_reads(words) else ()
+
+
+def is_settings(path: str) -> bool:
+    """A file that makes git, a CLI or a shell run something later: claude 2.1 itself asks about most of them."""
+    parts = path.lower().replace("\\", "/").split("/")
+    return parts[-1] in _SETTINGS_FILES or any(part in _SETTINGS_FOLDERS for part in parts[:-1])
+
+
 def _has_flag(args: Sequence[str], letter: str, long: str) -> bool:
     return any(word == long or (re.fullmatch(r"-[a-zA-Z]+", word) and letter in word) for word in args)
 

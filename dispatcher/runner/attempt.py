@@ -93,8 +93,9 @@ async def launch(
         (folder / BEFORE_FILE).write_text(before.to_json(), encoding="utf-8")
     gated = approving.applies(ctx.config, settings.brief, settings.tools_for(candidate), candidate.harness)
     hook = approving.hook() if gated else ()
-    command = build_command(task, settings, place, attempt, started, hook)
-    write_files({**command.files, str(folder / "prompt.md"): await prompt_text(ctx, task, settings, place)})
+    prompt = await prompt_text(ctx, task, settings, place)
+    command = build_command(task, settings, place, attempt, started, prompt, hook)
+    write_files({**command.files, str(folder / "prompt.md"): prompt})
     if command.session_id:
         history.update_attempt(ctx.store, attempt.id, session_id=command.session_id)
     worker = environment.build(
@@ -272,7 +273,13 @@ def resumable(ctx: Context, task: Task, candidate: Candidate, place: Place) -> s
 
 
 def build_command(
-    task: Task, settings: Settings, place: Place, attempt: Attempt, worker: Worker, gate: tuple[str, ...] = ()
+    task: Task,
+    settings: Settings,
+    place: Place,
+    attempt: Attempt,
+    worker: Worker,
+    prompt: str,
+    gate: tuple[str, ...] = (),
 ) -> Command:
     base, candidate = place.base.base if place.base else None, worker.candidate
     return harness.get(candidate.harness).command(
@@ -290,6 +297,7 @@ def build_command(
             instructions=copies.instructions(place.copy, base) if place.target and base else None,
             trusted=settings.trusted,
             gate=gate,
+            prompt=prompt,
         )
     )
 
@@ -371,4 +379,5 @@ def attempt_spec(
         versions={candidate.harness: version or "unknown"},
         overage=candidate.credential.overage,
         zone=host.zone(os.environ),
+        held=command.held,
     )

@@ -1,8 +1,9 @@
 """claude's hook: asks the supervisor before each tool call. Started as `python -I -S claude_gate.py WHAT FOLDER`.
 
-WHAT is `ready` (SessionStart: reports that hooks run) or `ask` (PreToolUse: the call on standard input). It imports as
-little as it can, because every call waits for it, and whatever goes wrong is a denial: claude 2.1 ignores a hook that
-fails, so this one must not. Exit code 2 denies.
+WHAT is `ready` (SessionStart: reports that hooks run), `ask` (PreToolUse: the call on standard input) or `confirm`
+(PermissionRequest: the call as it is about to run, whatever other hooks made of it). It imports as little as it can,
+because every call waits for it, and whatever goes wrong is a denial: claude 2.1 ignores a hook that fails, so this one
+must not. Exit code 2 denies.
 """
 
 import json
@@ -21,6 +22,7 @@ def main() -> int:
         line = json.dumps({"type": "gate_ready", "at": time.time() * 1000})
         with open(os.path.join(folder, "bridge.jsonl"), "a", encoding="utf-8") as bridge:
             bridge.write(line + "\n")
+        ask(folder, {"ready": True})
         return 0
     answer = ask(
         folder,
@@ -32,14 +34,19 @@ def main() -> int:
             "session": call.get("session_id"),
             "cwd": call.get("cwd"),
             "transcript": call.get("transcript_path"),
-            "mode": "defer",
+            "mode": "confirm" if what == "confirm" else "defer",
         },
     )
-    if answer["do"] == "none":
-        return 0
-    decision = {"permissionDecision": answer["do"], "permissionDecisionReason": answer.get("reason") or ""}
-    sys.stdout.write(json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}))
+    if answer["do"] != "none":
+        sys.stdout.write(json.dumps({"hookSpecificOutput": said(what, answer["do"], answer.get("reason") or "")}))
     return 0
+
+
+def said(what: str, do: str, reason: str) -> dict[str, object]:
+    if what == "confirm":
+        decision = {"behavior": "allow"} if do == "allow" else {"behavior": "deny", "message": reason}
+        return {"hookEventName": "PermissionRequest", "decision": decision}
+    return {"hookEventName": "PreToolUse", "permissionDecision": do, "permissionDecisionReason": reason}
 
 
 def ask(folder: str, request: dict[str, object]) -> dict[str, str]:

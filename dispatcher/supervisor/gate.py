@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import Counter
 from typing import Any
 
 from dispatcher import policy
@@ -22,6 +23,8 @@ from dispatcher.supervisor.follow import Follower
 LONGEST = 16 * 1024 * 1024  # bytes of one request
 WAITS = "another call waits for a person; ask again after it"
 SUB_AGENT = "a sub-agent cannot wait for a person: let the main conversation make this call"
+OUTSIDE = "this file is outside of the folders that you may change"
+CHANGED = "this is not the call that was asked about, or the gate was not asked: it may not run"
 
 
 class Client:
@@ -52,6 +55,8 @@ class Gate:
         self.answers: dict[str, dict[str, Any]] = {answer["digest"]: answer for answer in plan["answers"]}
         self.waiting: Waiting | None = None
         self.session: str | None = None
+        self.proved = False  # the worker's hook has called: it is active
+        self.opened: Counter[str] = Counter()  # digests of calls that were let through and did not run yet
         self.clients: dict[int, Client] = {}
         self.incoming = Follower(f"{self.folder}/{plan['number']}.answers")
         self.listening = _listen(folder)
@@ -102,21 +107,39 @@ class Gate:
     def _request(self, client: Client, line: bytes) -> None:
         try:
             request = plain_json.loads(line.decode())
+            if request.get("ready") is True:
+                self.proved = True
+                _send(client, "none", "")
+                return
             call = Call(
                 str(request["tool"]),
                 dict(request["input"]),
                 str(request.get("cwd") or self.cwd),
                 str(request.get("agent") or ""),
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             _send(client, "deny", "the gate did not understand the call")
             return
         try:
-            answer = self._decide(call, request, client)
+            confirms = request.get("mode") == "confirm"
+            answer = self._confirm(call) if confirms else self._decide(call, request, client)
         except Exception as error:  # a fault of ours must not open anything
             answer = ("deny", f"the gate failed: {type(error).__name__}: {error}")
         if answer is not None:
+            if answer[0] == "allow" and request.get("mode") == "defer":
+                self.opened[policy.digest(call)] += 1
             _send(client, *answer)
+
+    def _confirm(self, call: Call) -> tuple[str, str]:
+        """A call as it is about to run: one that was let through, or that the rules allow. Never asks."""
+        digest = policy.digest(call)
+        if self.opened[digest] > 0:
+            self.opened[digest] -= 1
+            return "allow", ""
+        found = policy.decide(call, self.rules)
+        if found.do is Do.ALLOW and self._open(call)[0] == "allow":
+            return "allow", ""
+        return "deny", CHANGED
 
     def _decide(self, call: Call, request: dict[str, Any], client: Client) -> tuple[str, str] | None:
         """(answer, reason), or None while the call is held."""
@@ -124,7 +147,7 @@ class Gate:
         if found.do is Do.DENY:
             return "deny", _structured("denied", found.reason, by="policy")
         if found.do is Do.ALLOW:
-            return self._open(call), ""
+            return self._open(call)
         if call.agent:
             return "deny", SUB_AGENT
         digest = policy.digest(call)
@@ -140,19 +163,18 @@ class Gate:
         self.waiting = Waiting(digest, f"{call.tool}: {found.reason}", client if hold else None, parked_at)
         return None if hold else ("defer", "")
 
-    def _open(self, call: Call) -> str:
-        """Allowed by the rules. A file tool outside of the worker's folders is left to the CLI, which refuses it."""
+    def _open(self, call: Call) -> tuple[str, str]:
+        """Allowed by the rules. File tools work in the worker's folders; what it may read is left to the CLI."""
         kind = policy.kind_of(call.tool)
         if self.plan["inside"] is None or kind not in ("read", "edit"):
-            return "allow"
+            return "allow", ""
         if kind == "read":
-            return "none"
-        paths = policy.parts(call)[0].writes
-        return (
-            "allow"
-            if paths and all(policy.inside(path, self.plan["inside"], call.folder) for path in paths)
-            else "none"
-        )
+            return "none", ""
+        roots = [os.path.realpath(root) for root in self.plan["inside"]]
+        paths = [os.path.realpath(os.path.join(call.folder, path)) for path in policy.parts(call)[0].writes]
+        if paths and all(policy.inside(path, roots, call.folder) for path in paths):
+            return "allow", ""
+        return "deny", OUTSIDE
 
     def _answered(self, digest: str) -> tuple[str, str] | None:
         """The answer of a person to exactly this call. An approval that was used up is none."""

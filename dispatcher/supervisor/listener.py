@@ -113,7 +113,8 @@ class Listener:
             clocks.heard()
         elif kind is SignalKind.FINISHED:
             clocks.finished()
-            return self._unproved("the run went on without the approval gate")
+            if signal.outcome is None:  # an error comes before any gate
+                return self._unproved("the run went on without the approval gate")
         else:
             return self._react(signal, clocks)
         return None

@@ -60,6 +60,7 @@ class AttemptSpec:
     gate: Mapping[str, Any] = field(default_factory=dict)  # what `gate.Gate` has to know; empty: there is none
     sessions: str = ""  # where the CLI keeps its own record of sessions, if that is needed; a folder
     zone: str = "UTC"  # of this machine, for clock times that an error text names without one
+    held: bool = False  # `stdin` is handed over only when the gate has proved to be active
 
 
 def write(spec: AttemptSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from dispatcher import approving, policy
 from dispatcher.policy import Call
-from dispatcher.supervisor.gate import SUB_AGENT, WAITS, Gate
+from dispatcher.supervisor.gate import CHANGED, OUTSIDE, SUB_AGENT, WAITS, Gate
 
 PUSH = {"command": "git push"}
 
@@ -168,11 +169,28 @@ def test_a_rule_that_is_never_remembered_ignores_grants(tmp_path: Path) -> None:
     worker.gate.close()
 
 
-def test_file_tools_outside_are_left_to_the_cli(worker: Worker) -> None:
-    assert worker.ask("Edit", {"file_path": "/copy/a.txt"})["do"] == "allow"
-    assert worker.ask("Edit", {"file_path": "/etc/passwd"})["do"] == "none"
-    assert worker.ask("Edit", {"file_path": "/copy/../etc/passwd"})["do"] == "none"
-    assert worker.ask("Read", {"file_path": "/etc/passwd"})["do"] == "none"
+def test_file_tools_change_nothing_outside(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "away").symlink_to("/etc")
+    worker = Worker(tmp_path, inside=[str(copy)])
+    assert worker.ask("Edit", {"file_path": f"{copy}/a.txt"})["do"] == "allow"
+    for path in ("/etc/passwd", f"{copy}/../passwd", f"{copy}/away/passwd"):
+        assert worker.ask("Edit", {"file_path": path}) == {"do": "deny", "reason": OUTSIDE}
+    assert worker.ask("Read", {"file_path": "/etc/passwd"})["do"] == "none", "what it may read is the CLI's affair"
+    worker.gate.close()
+
+
+def test_what_is_about_to_run_is_what_was_let_through(worker: Worker) -> None:
+    """Another hook changed the call, or ours was not asked: what the rules do not allow by themselves is denied."""
+    approved = answer("approve")
+    worker.gate.answers[approved["digest"]] = approved
+    assert worker.ask(mode="confirm") == {"do": "deny", "reason": CHANGED}, "it was not asked about"
+    assert worker.ask()["do"] == "allow"
+    assert worker.ask(given={"command": "git push --force"}, mode="confirm") == {"do": "deny", "reason": CHANGED}
+    assert [worker.ask(mode="confirm")["do"] for _ in range(2)] == ["allow", "deny"]
+    assert worker.ask(given={"command": "ls -l"}, mode="confirm")["do"] == "allow"
+    assert worker.asked == []
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"no json\n", b'{"tool": "bash", "input": 3}\n'])
@@ -193,7 +211,13 @@ def test_claudes_hook_is_closed_without_a_supervisor(tmp_path: Path, given: byte
     assert b"the approval gate is closed" in done.stderr
 
 
-def test_claudes_hook_reports_that_hooks_run(tmp_path: Path) -> None:
-    subprocess.run([*approving.hook(), "ready", str(tmp_path)], input=b"{}", check=True, env={})
-    assert json.loads((tmp_path / "bridge.jsonl").read_text())["type"] == "gate_ready"
+def test_claudes_hook_reports_that_hooks_run(worker: Worker) -> None:
+    assert not worker.gate.proved
+    hook = subprocess.Popen([*approving.hook(), "ready", str(worker.folder)], stdin=subprocess.DEVNULL, env={})
+    while hook.poll() is None:
+        select.select(worker.gate.fds(), [], [], 0.1)
+        worker.gate.serve()
+    assert hook.returncode == 0
+    assert worker.gate.proved
+    assert json.loads((worker.folder / "bridge.jsonl").read_text())["type"] == "gate_ready"
     assert sys.executable == approving.hook()[0]
