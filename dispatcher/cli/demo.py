@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,13 +24,12 @@ from dispatcher.demo import scenes
 from dispatcher.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 WORKERS = ("auto", "opencode", "claude", "both", "scripted")
 
 _MODEL_IDS = {"opencode": "scripted/{}", "claude": "claude-{}-1", "scripted": "scripted/{}"}
 _INVENTED_KEY = "an-invented-key"
-_PR_SET_PDEATHSIG = 1
 
 _COLUMNS = [
     Column("task", "task", right=True),
@@ -219,36 +217,23 @@ def _credential(harness: str, url: str | None) -> str:
 
 
 def _dispatcher(stage: Stage, environment: Mapping[str, str], *words: str) -> int:
-    """One command of ours, in the demo's environment; what it says goes to stderr, the log alone is our output."""
-    command = [sys.executable, "-m", "dispatcher.cli", *words, "--home", str(stage.home)]
-    return subprocess.run(
-        command,
+    """One command of ours, in the demo's environment; what it says goes to stderr, the log alone is our output.
+
+    It hangs on a pipe of ours: when the demo is killed or interrupted, `run` gets SIGTERM and ends its workers.
+    """
+    command = [sys.executable, "-m", "dispatcher.demo.tether", sys.executable, "-m", "dispatcher.cli", *words]
+    with subprocess.Popen(
+        [*command, "--home", str(stage.home)],
         cwd=stage.root,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=sys.stderr,
-        check=False,
-        preexec_fn=_end_with_parent(),
-    ).returncode
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """What a child does first: when the demo is killed, the kernel sends it SIGTERM, on which `run` ends its workers.
-
-    The libraries are loaded here, before the fork. None where there is no prctl (it is Linux's own).
-    """
-    import ctypes
-
-    prctl, demo = getattr(ctypes.CDLL(None), "prctl", None), os.getpid()
-    if prctl is None:
-        return None
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-        if os.getppid() != demo:  # it was killed in this very moment
-            os._exit(1)
-
-    return ask
+    ) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.communicate()  # closes the pipe
+            raise
 
 
 def _report(stage: Stage) -> None:

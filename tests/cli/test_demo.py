@@ -89,8 +89,9 @@ def test_on_the_built_in_worker_where_no_cli_is_installed(tmp_path: Path) -> Non
     assert {entry.name for entry in tmp_path.iterdir()} == {"demo"}, "it keeps to its own folder"
 
 
-def test_a_demo_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
-    """`kill -9` while a worker is at work: its run, the supervisor and the worker end, too."""
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_a_demo_that_is_ended_leaves_nothing_running(tmp_path: Path, ending: signal.Signals, code: int) -> None:
+    """While a worker is at work: its run, the supervisor and the worker end, too. The signal reaches the demo alone."""
     ready, programs = tmp_path / "ready", tmp_path / "programs"
     programs.mkdir()
     real = f'[ -z "$DISPATCHER_ATTEMPT" ] && exec {shutil.which("git")} "$@"'
@@ -99,19 +100,29 @@ def test_a_demo_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
     (programs / "git").chmod(0o755)
     command = [sys.executable, "-m", "dispatcher.cli", "demo", str(tmp_path / "demo"), "--worker", "scripted"]
     environment = {**os.environ, "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and hands that on
     with (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment)
+    signal.signal(signal.SIGINT, before)
     try:
         until(ready.exists, "a worker at work")
         assert len(marked(str(tmp_path))) > 2
-        process.kill()
-        process.wait()
+        process.send_signal(ending)
+        assert process.wait() == code
         until(lambda: marked(str(tmp_path)) == [], "the end of all that it began")
     finally:
         process.kill()
         process.wait()
         for pid in marked(str(tmp_path)):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", 128 + signal.SIGTERM)])
+def test_a_command_on_a_tether_gives_its_code(script: str, code: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "dispatcher.demo.tether", "sh", "-c", script], stdin=subprocess.PIPE
+    ) as process:
+        assert process.wait() == code
 
 
 @REAL
