@@ -130,9 +130,9 @@ def test_118_two_tasks_never_share_one_checkout(world: World) -> None:
     in_place(world)
     reached, wait = gate(world.root)
     one = world.add(world.brief("one", "One.\n" + script({"steps": [wait, *made("one")]})))
-    two = world.add(world.brief("two", "Two.\n" + script({"steps": made("two")})))
     run = world.start("run", "-j", "2")
     until(reached.exists, "the first worker")
+    two = world.add(world.brief("two", "Two.\n" + script({"steps": made("two")})))
     until(lambda: "works in the same checkout" in (world.root / "run.out").read_text(), "the second one")
     assert world.attempts(two) == []
     (world.root / "go").write_text("\n")

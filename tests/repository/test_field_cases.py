@@ -148,14 +148,22 @@ def test_96_the_lock_of_a_linked_worktree_is_found_in_its_own_git_folder(target:
 
 def test_97_looking_never_takes_the_lock(task: Task) -> None:
     """A background status took index.lock and the person's own git failed. Here: the index is not even rewritten."""
-    (task.copy / "a.txt").touch()
-    index = task.copy / ".git" / "index"
-    before = index.stat()
-    (task.copy / ".git" / "index.lock").touch()  # held by somebody: looking works all the same
-    found = task.look()
-    assert found.error is None
-    assert index.stat().st_mtime_ns == before.st_mtime_ns
-    assert index.stat().st_ino == before.st_ino
+    index, lock = task.copy / ".git" / "index", task.copy / ".git" / "index.lock"
+
+    def state() -> tuple[int, int]:
+        return index.stat().st_mtime_ns, index.stat().st_ino
+
+    os.utime(task.copy / "a.txt", (1, 1))  # what git has noted about it is out of date
+    before = state()
+    assert task.look().error is None
+    evidence.snapshot(task.copy)
+    assert task.keep() is None
+    assert state() == before
+    lock.touch()  # held by somebody: looking works all the same
+    assert task.look().error is None
+    lock.unlink()
+    git(task.copy, "status")
+    assert state() != before, "the control: a plain status rewrites it, and takes the lock for that"
 
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])
@@ -483,6 +491,20 @@ def test_111_scratch_is_no_work_and_new_source_is(task: Task) -> None:
     write(task.copy, "src/new.py", "1\n")
     assert task.look().dirty == ("src/new.py",)
     assert ".opencode/session.json" in evidence.inspect(task.copy, task.base, scratch=()).dirty
+
+
+def test_111_the_list_of_what_is_no_work_is_gits_own(target: Path, copy: Path) -> None:
+    """A person adds to it where git looks for it anyway: .git/info/exclude of the target counts in the copy."""
+    write(target, ".git/info/exclude", "*.scratch\n/notes/\n")
+    write(target, "mine.scratch", "before\n")
+    task = start(target, copy)
+    write(task.copy, "try.scratch")
+    write(task.copy, "notes/plan.md")
+    found = task.look()
+    assert (found.shape, found.dirty) == (Shape.NOTHING, ())
+    assert found.ignored == ("notes/plan.md", "try.scratch")
+    write(task.copy, "plan.md")
+    assert task.look().dirty == ("plan.md",)
 
 
 def test_111_a_nested_repository_is_named(task: Task) -> None:
