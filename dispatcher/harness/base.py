@@ -10,7 +10,7 @@ to sniff what it is, and it is then not parsed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
@@ -117,6 +117,18 @@ class Watch(Protocol):
         the same open calls and alarms, but not to a signal for each line: most of a stream is what tools print.
         """
         ...
+
+
+def signals_of(watch: Watch, channel: Channel, block: bytes, now: float) -> Iterator[Signal]:
+    """What whole lines with their ends tell."""
+    start, end = 0, len(block)
+    while start < end:
+        start, signals = watch.skim(channel, block, start, end, now)
+        yield from signals
+        if start < end:
+            stop = block.index(b"\n", start)
+            yield from watch.feed(channel, block[start:stop], now)
+            start = stop + 1
 
 
 class Harness(Protocol):

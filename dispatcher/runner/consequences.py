@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher import harness, holding, quota, routing
-from dispatcher.harness.base import BRIDGE_FILE, Channel, Signal, SignalKind
+from dispatcher.harness.base import BRIDGE_FILE, Channel, Signal, SignalKind, signals_of
 from dispatcher.store import history, holds
-from dispatcher.supervisor.transcript import lines
+from dispatcher.supervisor.transcript import blocks
 from dispatcher.task import Attempt, Billing, Candidate, HoldRequest, HoldScope, Outcome, OutcomeClass, Verdict
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _mismatch(attempt: Attempt, *, overage: bool) -> Signal | None:
     folder = Path(attempt.folder)
     channels: tuple[tuple[Channel, str], ...] = (("bridge", BRIDGE_FILE), ("stdout", "stdout"))
     for channel, name in channels:
-        for line in lines(folder / name):
-            for signal in watch.feed(channel, line, attempt.started_at):
+        for block in blocks(folder / name):
+            for signal in signals_of(watch, channel, block, attempt.started_at):
                 if signal.kind is SignalKind.MISMATCH:
                     return signal
     return None

@@ -15,6 +15,12 @@ LONGEST = 16 * 1024 * 1024
 
 def lines(path: Path, longest: int = LONGEST) -> Iterator[bytes]:
     """Without their ends. A file that is not there has none."""
+    for block in blocks(path, longest):
+        yield from (line[:longest] for line in block[:-1].split(b"\n"))
+
+
+def blocks(path: Path, longest: int = LONGEST) -> Iterator[bytes]:
+    """The same as it is read: many lines at once, each with its end."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -54,22 +60,24 @@ def _pieces(fd: int) -> list[tuple[int, int]]:
 
 
 def _piece(fd: int, start: int, end: int, longest: int, skip_first: bool) -> Iterator[bytes]:
-    last = end == os.fstat(fd).st_size
-    held = bytearray()
+    whole = end == os.fstat(fd).st_size
+    held = bytearray()  # of a line whose end was not read yet
     offset = start
     while offset < end:
         chunk = os.pread(fd, min(CHUNK, end - offset), offset)
         if not chunk:
             break
         offset += len(chunk)
-        first, *rest = chunk.split(b"\n")
-        held += first[: max(0, longest - len(held))]
-        if not rest:
+        first, last = chunk.find(b"\n") + 1, chunk.rfind(b"\n") + 1
+        if not first:
+            held += chunk[: max(0, longest - len(held))]
             continue
-        if not skip_first:
-            yield bytes(held)
+        if held and not skip_first:
+            held += chunk[: min(first - 1, max(0, longest - len(held)))]
+            yield bytes(held) + b"\n"
+        if (begin := first if held or skip_first else 0) < last:
+            yield chunk[begin:last]
         skip_first = False
-        held = bytearray(rest.pop()[:longest])
-        yield from (line[:longest] for line in rest)
-    if held and last and not skip_first:
-        yield bytes(held)
+        held = bytearray(chunk[last : last + longest])
+    if held and whole and not skip_first:
+        yield bytes(held) + b"\n"
