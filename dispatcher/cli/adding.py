@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dispatcher import brief as briefs
 from dispatcher import difficulty
 from dispatcher.cli import home, places
-from dispatcher.cli.briefs import refuse_unfilled
+from dispatcher.cli.briefs import refuse_bad_rules, refuse_unfilled
 from dispatcher.cli.progress import counted
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound
@@ -147,6 +147,7 @@ def read(source: Path | None, config: Config, repo: str | None) -> Ready:
     text = _text(source, label)
     brief = briefs.parse(text, file=label)
     refuse_unfilled(brief.body, label)
+    refuse_bad_rules(brief, label)
     level, reason = difficulty.classify(brief, config.difficulty_rules, path=None if source is None else label)
     target = _repository(brief.repo, source, repo, config, label)
     if target is None and brief.expect is not Expect.REPORT:

@@ -66,6 +66,16 @@ def refuse_unfilled(body: str, label: str) -> None:
         )
 
 
+def refuse_bad_rules(brief: Brief, label: str) -> None:
+    """Now, not when the task is about to start."""
+    if not brief.approvals:
+        return
+    from dispatcher import policy  # it takes shell text apart: more than a brief without rules needs
+
+    for number, fields in enumerate(brief.approvals, start=1):
+        policy.read(fields, f"{label}: `approvals`, rule {number}")
+
+
 def edit_task(number: int, explicit: Path | None) -> None:
     from dispatcher import difficulty
     from dispatcher.store import queue
@@ -134,8 +144,10 @@ def _parsed(text: str, number: int) -> Brief:
     from dispatcher import brief as briefs
 
     try:
-        return briefs.parse(text, file=f"task {number}")
-    except BriefError as error:
+        brief = briefs.parse(text, file=f"task {number}")
+        refuse_bad_rules(brief, f"task {number}")
+        return brief
+    except BadInput as error:
         raise BriefError(error.message, hint=_keep(text, number)) from None
 
 

@@ -167,7 +167,7 @@ def _named(fields: Mapping[str, object]) -> str:
 def _texts(value: object, source: str, key: str) -> tuple[str, ...]:
     items = value if isinstance(value, list | tuple) else [] if value is None else [value]
     if not all(isinstance(item, str) and item.strip() for item in items):
-        raise BadInput(f"{source}: `{key}` must be a text or a list of texts")
+        raise BadInput(f"{source}: `{key}` must be a text or a list of texts", hint="write it in quotes")
     return tuple(str(item) for item in items)
 
 

@@ -151,6 +151,34 @@ def test_a_missing_file_and_an_empty_folder(home: Path, run: Run, tmp_path: Path
     assert "there is no brief (*.md)" in run("add", str(tmp_path / "empty")).err
 
 
+@pytest.mark.parametrize(
+    ("rule", "words", "hint"),
+    [
+        ("{tol: bash}", "an approval rule has no 'tol'", "known: name, tool, command"),
+        ("{tool: bash, do: maybe}", "`do` is 'maybe'", "it is allow, ask or deny"),
+        ("{tool: bash, remember: always}", "`remember` can only be `never`", "leave it out"),
+        ("{command: [git push, git pull]}", "`command` is one text", "write a rule for each"),
+        ("{command: git push, path: a}", "`command` and `path` do not go together", "write two rules"),
+        ("{tool: 3}", "`tool` must be a text", "write it in quotes"),
+        ("{network: git}", "`network` can only be true", "leave it out"),
+        ("git push", "must be a mapping", ""),
+    ],
+)
+def test_an_approval_rule_that_means_nothing(
+    story: Story, run: Run, brief: Write, rule: str, words: str, hint: str
+) -> None:
+    """Refused now, not when the task is about to start."""
+    path = brief(f"---\nexpect: report\napprovals:\n  - {{tool: edit}}\n  - {rule}\n---\n# x\n")
+    said = run("add", str(path))
+    lines = said.err.splitlines()
+    assert (said.code, len(lines)) == (2, 2), said.err
+    assert lines[0].startswith(f"error: {path}")
+    assert words in lines[0]
+    assert lines[1].startswith("hint: ")
+    assert hint in lines[1]
+    assert queue.tasks(story.store) == []
+
+
 def test_new_writes_a_brief_that_parses(home: Path, run: Run) -> None:
     for title in ("Fix the login redirect", 'Odd: "quotes", #hash & [brackets]', "yes", "ünïcode \U0001f600"):
         said = run("new", title)
