@@ -1,0 +1,59 @@
+# ruff: noqa: E501, SIM905, RUF021  # tables of names, and conditions on words
+"""Programs that delete files and folders, or write over them where nothing brings them back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dispatcher.policy.known.judged import FINE, Judged
+from dispatcher.policy.shell import QUOTED, UNKNOWN, Command
+
+GENERATED = frozenset(
+    """build dist out target node_modules .venv venv __pycache__ .pytest_cache .mypy_cache .ruff_cache .tox .nox .cache
+    coverage htmlcov .coverage .next .nuxt .turbo .parcel-cache .gradle .eggs tmp temp .tmp bin obj .terraform .dart_tool
+    storybook-static .svelte-kit .hypothesis .nyc_output""".split()
+)
+"""Folders that tools make and make again."""
+
+
+def rm(rest: Sequence[str], command: Command) -> Judged:
+    options = True
+    deep, operands = False, list[str]()
+    for word in rest:
+        if word == "--" and options:
+            options = False
+        elif options and word.startswith("--"):
+            deep = deep or "--recursive".startswith(word) and len(word) > 3
+        elif options and word.startswith("-") and len(word) > 1:
+            deep = deep or "r" in word or "R" in word or UNKNOWN in word or QUOTED in word
+        else:
+            operands.append(word)
+            deep = deep or (options and word[:1] == UNKNOWN)
+    if not deep:
+        return FINE
+    if operands and not command.moved and all(_generated(word) for word in operands):
+        return FINE
+    return ("destroys",), "rm deletes whole folders"
+
+
+def _generated(path: str) -> bool:
+    """A relative path to something that a tool made."""
+    if UNKNOWN in path or QUOTED in path or path.startswith(("/", "~")) or re.search(r"[*?\[]", path):
+        return False
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts:
+        return False
+    return parts[-1] in GENERATED or parts[-1].endswith(".egg-info")
+
+
+def find(rest: Sequence[str], command: Command) -> Judged:
+    if "-delete" in rest:
+        return ("destroys",), "find deletes what it finds"
+    return (("unclear",), "what find runs cannot be told") if any(word == UNKNOWN for word in rest) else FINE
+
+
+def dd(rest: Sequence[str], _: Command) -> Judged:
+    targets = [word[3:] for word in rest if word.startswith("of=")]
+    disks = any(t.startswith("/dev/") and t not in ("/dev/null", "/dev/stdout") or UNKNOWN in t for t in targets)
+    return (("destroys",), "dd writes over a device") if disks else FINE
