@@ -44,11 +44,23 @@ _DOTENV = (
     ".env.production.local",
 )
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*[=:]\s*(.*?)\s*$", re.M)
+_LOGINS = "OPENCODE_AUTH_CONTENT"  # opencode: the logins of all providers
+
+# Providers whose variables do not begin with the provider's own name (those that opencode 1.18 knows).
 _PROVIDER_PREFIXES: Mapping[str, tuple[str, ...]] = {
-    "google": ("GOOGLE_", "GEMINI_"),
+    "alibaba": ("ALIBABA_", "DASHSCOPE_"),
+    "alibaba-cn": ("ALIBABA_", "DASHSCOPE_"),
     "amazon-bedrock": ("AWS_",),
-    "azure": ("AZURE_",),
-    "github-copilot": ("GITHUB_COPILOT_",),
+    "google": ("GOOGLE_", "GEMINI_"),
+    "huggingface": ("HF_",),
+    "io-net": ("IOINTELLIGENCE_",),
+    "sap-ai-core": ("AICORE_",),
+    "thinkingmachines": ("TINKER_",),
+    "vercel": ("VERCEL_", "AI_GATEWAY_"),
+    "volcengine": ("VOLCENGINE_", "ARK_"),
+    "volcengine-coding-plan": ("VOLCENGINE_", "ARK_"),
+    "zai": ("ZAI_", "ZHIPU_"),
+    "zai-coding-plan": ("ZAI_", "ZHIPU_"),
 }
 
 
@@ -100,9 +112,18 @@ def pays(candidate: Candidate, variable: str) -> bool:
     """Whether this harness would pay with the variable, or send its requests elsewhere because of it."""
     if candidate.harness == "claude":
         return variable in _CLAUDE_KEYS or variable in _CLAUDE_URLS or variable.startswith("CLAUDE_CODE_USE_")
-    prefix = candidate.provider.upper().replace("-", "_").replace(".", "_") + "_"
-    known = _PROVIDER_PREFIXES.get(candidate.provider, (prefix,))
-    return variable.startswith(known) and environment.is_money(variable)
+    if candidate.harness == "opencode" and variable == _LOGINS:
+        return True
+    if not environment.is_money(variable):
+        return False
+    known = _PROVIDER_PREFIXES.get(candidate.provider)
+    return variable.startswith(known) if known else _begins_alike(candidate.provider, variable)
+
+
+def _begins_alike(provider: str, variable: str) -> bool:
+    """ai-router: AI_ROUTER_API_KEY; moonshotai: MOONSHOT_API_KEY; cloudflare-ai-gateway: CLOUDFLARE_API_TOKEN."""
+    whole, first = re.sub(r"[^A-Z0-9]", "_", provider.upper()), variable.partition("_")[0]
+    return variable.startswith(whole + "_") or (len(first) > 2 and whole.replace("_", "").startswith(first))
 
 
 def _same_address(declared: str | None, found: str) -> bool:

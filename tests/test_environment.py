@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.environment import MARKER, WorkerEnvironment, build, is_money, why_not_passed
 from dispatcher.errors import BadInput
-from dispatcher.runner.attempt import withheld
+from dispatcher.runner.attempt import who_pays, withheld
 from dispatcher.task import Billing, Candidate, Credential
 
 CRON = {"HOME": "/home/ann", "LOGNAME": "ann", "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "PWD": "/home/ann"}
@@ -170,6 +170,53 @@ def test_only_keys_that_this_worker_would_pay_with_are_noted() -> None:
         notes[harness] = withheld(Candidate("one", harness, model, zen), built)
     why = "kept from the worker, since credential zen does not name it:"
     assert notes == {"claude": (f"{why} ANTHROPIC_API_KEY",), "opencode": (f"{why} OPENCODE_API_KEY",)}
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("anthropic/claude-sonnet-4-5", [name for name in MONEY if name.startswith("ANTHROPIC_")]),
+        ("openai/gpt-5", ["OPENAI_API_KEY", "OPENAI_BASE_URL"]),
+        ("openrouter/qwen/qwen3", ["OPENROUTER_API_KEY"]),
+        ("opencode/big-pickle", ["OPENCODE_API_KEY"]),
+        ("opencode-go/kimi", ["OPENCODE_API_KEY"]),
+        ("google/gemini", ["GEMINI_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"]),
+        ("google-vertex/gemini", ["GOOGLE_APPLICATION_CREDENTIALS"]),
+        ("amazon-bedrock/nova", ["AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"]),
+        ("azure/gpt-5", ["AZURE_API_KEY"]),
+        ("cloudflare-ai-gateway/llama", ["CLOUDFLARE_API_TOKEN"]),
+        ("huggingface/qwen3", ["HF_TOKEN"]),
+        ("moonshotai/kimi", ["MOONSHOT_API_KEY"]),
+        ("togetherai/llama", ["TOGETHER_API_KEY"]),
+        ("vercel/any", ["AI_GATEWAY_API_KEY"]),
+        ("ai-router/any", ["AI_ROUTER_API_KEY"]),
+        ("zai/glm", ["ZHIPU_API_KEY"]),
+    ],
+)
+def test_each_key_that_a_model_of_opencode_would_be_paid_with_is_noted(model: str, names: list[str]) -> None:
+    """And no other one: all keys of the machine are set."""
+    every = {*MONEY, "MOONSHOT_API_KEY", "TOGETHER_API_KEY", "AI_GATEWAY_API_KEY", "AI_ROUTER_API_KEY", "ZHIPU_API_KEY"}
+    built = worker(dict.fromkeys(every, "value-7"), credential=FREE, harness="opencode")
+    [note] = withheld(Candidate("one", "opencode", model, FREE), built)
+    why, _, noted = note.partition(": ")
+    assert why == "kept from the worker, since credential zen does not name it"
+    assert noted.split(", ") == sorted([*names, "OPENCODE_AUTH_CONTENT"])
+
+
+def test_each_key_that_claude_would_pay_with_is_noted_and_the_one_that_pays_is_named() -> None:
+    built = worker(dict.fromkeys(MONEY, "value-7"), credential=API)
+    candidate = Candidate("one", "claude", "claude-sonnet-4-5", API)
+    assert who_pays(candidate, built) == ("pays with ANTHROPIC_API_KEY (api, metered)",)
+    [note] = withheld(candidate, built)
+    assert note.partition(": ")[2].split(", ") == [
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_FOUNDRY",
+        "CLAUDE_CODE_USE_VERTEX",
+    ]
+    assert who_pays(candidate, worker({})) == (), "nothing that is set carries the credential"
 
 
 def test_one_key_of_two() -> None:
