@@ -56,6 +56,10 @@ class Stopped(DispatcherError):
     """This run is ending and took its checks with it: the next one runs them anew."""
 
 
+class Withdrawn(Stopped):
+    """A person paused or cancelled the task in the middle of its checks: what they said so far is of no account."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One command to run in one folder."""
@@ -319,7 +323,7 @@ async def run_step(ctx: Context, step: Step) -> CheckResult:
     record = await supervised(ctx, step)
     if record is None and not ctx.stopping:
         record = await supervised(ctx, step)
-    return result_of(step, its_own_end(ctx, record))
+    return result_of(step, its_own_end(ctx, step, record))
 
 
 async def supervised(ctx: Context, step: Step) -> ExitRecord | None:
@@ -372,10 +376,12 @@ async def supervised(ctx: Context, step: Step) -> ExitRecord | None:
     return record
 
 
-def its_own_end(ctx: Context, record: ExitRecord | None) -> ExitRecord:
+def its_own_end(ctx: Context, step: Step, record: ExitRecord | None) -> ExitRecord:
     """A command that did not come to its own end, or to our cap, says nothing about the work."""
     if ctx.stopping:
         raise Stopped("the run was stopped")
+    if not still_ours(ctx, step.task_id):
+        raise Withdrawn("the task was paused or cancelled meanwhile")
     if record is None:
         raise RepositoryError("the supervisor of a check was killed")
     if record.reason in (EndReason.CANCELLED, EndReason.SUPERVISOR_ERROR, EndReason.SPAWN_FAILED):
@@ -384,12 +390,12 @@ def its_own_end(ctx: Context, record: ExitRecord | None) -> ExitRecord:
 
 
 async def watched(ctx: Context, step: Step, variables: Mapping[str, str]) -> ExitRecord | None:
-    """Start it and wait. It is ended with the run, and when a person cancels the task meanwhile."""
+    """Start it and wait. It is ended with the run, and when a person pauses or cancels the task meanwhile."""
     process = await to_thread.run_sync(client.launch, step.folder, variables)
     ctx.live[step.task_id] = step.folder
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(end_when_cancelled, ctx, step)
+            group.start_soon(end_when_withdrawn, ctx, step)
             record = await client.wait(step.folder, process)
             group.cancel_scope.cancel()
     finally:
@@ -397,11 +403,17 @@ async def watched(ctx: Context, step: Step, variables: Mapping[str, str]) -> Exi
     return record
 
 
-async def end_when_cancelled(ctx: Context, step: Step) -> None:
+def still_ours(ctx: Context, task_id: int) -> bool:
+    """Whether the task still runs under this run."""
+    task = queue.get(ctx.store, task_id)
+    return task.status is Status.RUNNING and task.owner == ctx.owner
+
+
+async def end_when_withdrawn(ctx: Context, step: Step) -> None:
     """The person's command tells the worker of the attempt, which is dead by now; the row tells us."""
     while True:
         await anyio.sleep(1.0)
-        if queue.get(ctx.store, step.task_id).status is Status.CANCELLED:
+        if not still_ours(ctx, step.task_id):
             client.send(step.folder, {"do": "cancel", "by": "a person"})
             return
 

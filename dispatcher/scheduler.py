@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from dispatcher import host
 from dispatcher.errors import DispatcherError, NotFound, StoreError
 from dispatcher.record import record
-from dispatcher.store import history, locks, queue
+from dispatcher.store import history, in_hand, locks, queue
 from dispatcher.task import Attempt, Source, Status, Task
+from dispatcher.words import plural
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -38,6 +39,7 @@ FRESH = 10.0  # seconds until a started worker has taken the memory that it need
 HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
 WORTH_A_WORD = 10.0  # seconds of a wait for the host
 LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
+CHECKS_GO_ON = "its work is there, its checks go on"
 LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
 
 _LEFT = frozenset({Status.QUEUED, Status.WAITING, Status.RUNNING})
@@ -118,6 +120,8 @@ def planned(foresight: Foresight, task: Task) -> PlannedTask:
     from dispatcher.runner.settle import describe
 
     ctx = foresight.ctx
+    if task.next.settle is not None:
+        return PlannedTask(task, routing.Plan((), (), None, CHECKS_GO_ON))
     try:
         settings = settings_for(ctx.config, task)
     except DispatcherError as wrong:
@@ -140,6 +144,7 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
         approving.collect_all(store, config, time.time())
     store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
     try:
+        stand_in(config, store, logs, owner, options)
         lost, strays = queue.orphans(store), strayed(store)
         busy = host.admission(config.limits, writing(config, logs))
         first = None if lost or strays or busy or closed(options) else claim(config, store, owner, options)
@@ -151,6 +156,16 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
         return work(config, store, logs, owner, options, lost, strays, first)
     finally:
         lock.release()
+
+
+def stand_in(config: Config, store: Store, logs: Path, owner: str, options: Options) -> None:
+    """Tell what runs had still to tell when they were killed."""
+    left = in_hand.inherit(store, str(logs), owner)
+    if left:
+        from dispatcher.telling import Teller
+
+        Teller(config, logs, os.environ, options.notify).stand_in(store, left, time.time())
+        in_hand.end(store, owner)
 
 
 def strayed(store: Store) -> list[Attempt]:
@@ -207,6 +222,8 @@ def work(
     summary = summarise(store, loop.moved, options, loop.gate.busy)
     summary.interrupted = loop.interrupted
     summary.batches = loop.teller.batches(store, loop.moved, time.time())
+    if loop.teller.listens:
+        in_hand.end(store, owner)
     return summary
 
 
@@ -362,6 +379,8 @@ class Loop:
         self.active += 1
         self.started += 1
         self.gate.starts[task.id] = time.monotonic()
+        if self.teller.listens:
+            in_hand.begin(self.ctx.store, self.ctx.owner, task.id)
         group.start_soon(self.one, task, recovering)
 
     async def one(self, task: Task, recovering: bool) -> None:
@@ -373,6 +392,8 @@ class Loop:
             if done is not None:
                 self.moved.append(done)
                 self.teller.task(done, time.time())
+                if self.teller.listens:
+                    in_hand.told(self.ctx.store, self.ctx.owner, done.id)
         finally:
             self.gate.starts.pop(task.id, None)
             self.active -= 1
@@ -421,8 +442,7 @@ class Loop:
                     self.interrupted = number == signal.SIGINT
                     self.stop_now()
                 elif self.active:
-                    workers = "1 worker" if self.active == 1 else f"{self.active} workers"
-                    self.options.tell(f"finishing {workers}; Ctrl-C again ends them now")
+                    self.options.tell(f"finishing {plural(self.active, 'worker')}; Ctrl-C again ends them now")
                 self.draining = True
                 self.changed.set()
 

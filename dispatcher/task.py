@@ -294,6 +294,7 @@ class NextStep:
     session_id: str | None = None  # resume this session, only with the same candidate and folder
     avoid: tuple[str, ...] = ()  # candidates already tried in this walk
     note: str = ""  # what the prompt must say beside the brief: failed checks, hook output, the answer to an approval
+    settle: int | None = None  # id of an attempt whose work is there: its settlement goes on, no worker is started
 
 
 @record
@@ -305,6 +306,7 @@ class Counters:
     escalations: int = 0
     idle_successes: int = 0  # "said done, changed nothing"
     check_failures: int = 0
+    lost: int = 0  # attempts in a row that ended `lost`
 
 
 @record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import environment, notify, redact
-from dispatcher.store import batches
+from dispatcher.store import batches, queue
 from dispatcher.task import Status, Task
 
 if TYPE_CHECKING:
@@ -33,6 +33,19 @@ class Teller:
         self.environ = environ
         self.command = command or config.notify
 
+    @property
+    def listens(self) -> bool:
+        """Whether there is anybody to tell."""
+        return bool(self.command or self.config.webhook)
+
+    def stand_in(self, store: Store, tasks: Mapping[int, bool], now: float) -> None:
+        """Tell what a run that was killed had still to tell."""
+        found = [queue.get(store, number) for number in tasks]
+        for task in found:
+            if not tasks[task.id]:
+                self.task(task, now)
+        self.batches(store, found, now, untold=True)
+
     def task(self, task: Task, now: float) -> None:
         """Told when a task waits for a person; nothing otherwise."""
         if task.status in ALARMS:
@@ -45,16 +58,19 @@ class Teller:
         call = {"id": asked.id, "tool": asked.tool, "input": asked.input, "rule": asked.rule}
         self._send("approval", now, {"approval": call, "task": {"id": task.id, "title": task.title}})
 
-    def batches(self, store: Store, tasks: Sequence[Task], now: float) -> list[dict[str, Any]]:
-        """How the batches of these tasks stand. Those that have ended are stored, and told once."""
+    def batches(self, store: Store, tasks: Sequence[Task], now: float, *, untold: bool = False) -> list[dict[str, Any]]:
+        """How the batches of these tasks stand. Those that have ended are stored, and told once.
+
+        `untold`: whoever stored the end was killed before it could have told it.
+        """
         found = [batches.summary(store, name) for name in batches.named(store, (task.id for task in tasks))]
         for one in found:
-            if one["left"] == 0 and batches.end(store, one["batch"], now, one):
+            if one["left"] == 0 and (batches.end(store, one["batch"], now, one) or untold):
                 self._send(BATCH_END, now, one)
         return found
 
     def _send(self, event: str, now: float, content: Mapping[str, object]) -> None:
-        if not self.command and not self.config.webhook:
+        if not self.listens:
             return
         keys = {name for credential in self.config.credentials.values() for name in credential.env}
         secrets = redact.secrets_of(self.environ, keys)

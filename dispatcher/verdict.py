@@ -5,7 +5,8 @@ last word: no exit code and no sentence of a model makes a task done.
 
 Who counts what: `starts` was raised when the attempt was begun and is only read here. `attempts` counts redispatches,
 `finish_attempts` counts finish, continue and confirm prompts that ran to an end of their own. Quota events, short
-troubles, holds that need a person, and `lost` move neither of the two; `starts` caps everything together.
+troubles, holds that need a person, and `lost` move neither of the two; `starts` caps everything together. Checks that
+have not run, or could not, move nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dispatcher.task import (
     Verdict,
 )
 from dispatcher.task import OutcomeClass as Kind
+from dispatcher.words import of, plural
 
 ENDED_EARLY = frozenset(
     {
@@ -67,6 +69,7 @@ _ACTION: Mapping[PromptKind, Action] = {
 _BACKOFF = 15.0  # seconds; doubled with each one
 _LOCKED_BACKOFF = 3.0  # another process of the CLI holds its store for moments
 _RETRY_DELAY = 2.0
+LOST_DELAYS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds before the next start, by lost attempts in a row
 _NOTE = 8_000  # characters of a note for the next prompt
 
 
@@ -107,17 +110,31 @@ class Situation:
 def judge(s: Situation) -> Verdict:
     """The verdict. Every combination has one; asking for the checks moves no counter."""
     decided = _decide(replace(s, counters=_counters_after(s)))
-    counters = s.counters if decided.action is Action.CHECK else decided.counters
+    unchecked = decided.action is Action.CHECK or (s.checks is not None and s.checks.error is not None)
+    counters = s.counters if unchecked else decided.counters
     flags = tuple(dict.fromkeys((*decided.flags, *_flags(s.evidence))))
-    return replace(decided, counters=counters, flags=flags)
+    delay = decided.delay
+    if s.outcome.kind is Kind.LOST and decided.next is not None:
+        delay = max(delay, lost_delay(s.counters.lost))
+    return replace(decided, counters=counters, flags=flags, delay=delay)
+
+
+def lost_delay(before: int) -> float:
+    """Seconds to wait after a lost attempt: the first is made good at once, whoever is lost again waits longer.
+
+    `before` counts the lost attempts right before this one. What loses workers (no memory, a power that flickers)
+    seldom passes within a second, and `starts` would be used up by then.
+    """
+    return LOST_DELAYS[min(before, len(LOST_DELAYS) - 1)]
 
 
 def _counters_after(s: Situation) -> Counters:
     """A finish, continue or confirm prompt counts when it ran to an end of its own."""
+    counters = replace(s.counters, lost=s.counters.lost + 1 if s.outcome.kind is Kind.LOST else 0)
     free = UNCOUNTED | {Kind.CANCELLED, Kind.AWAITING_APPROVAL}
     if s.prompt not in FINISHING or s.outcome.kind in free or s.outcome.session_gone:
-        return s.counters
-    return replace(s.counters, finish_attempts=s.counters.finish_attempts + 1)
+        return counters
+    return replace(counters, finish_attempts=counters.finish_attempts + 1)
 
 
 def _decide(s: Situation) -> Verdict:
@@ -244,7 +261,7 @@ def _done(s: Situation, checked: Checks | None, words: str) -> Verdict:
     if checked is None or not checked.results:
         return _rest(s, Action.REVIEW, f"{words}: {_work(s.evidence)}; there are no checks")
     red = sum(1 for result in checked.results if not result.passed)
-    passed = f"{len(checked.results) - red} of {len(checked.results)} checks pass"
+    passed = f"{of(len(checked.results) - red, len(checked.results), 'check')} passed"
     before = f", {red} failed before the work too" if red else ""
     flags = ("red_before",) if red else ()
     return _rest(s, Action.REVIEW, f"{words}: {_work(s.evidence)}; {passed}{before}", flags=flags)
@@ -474,9 +491,9 @@ def _work(evidence: Evidence) -> str:
     parts: list[str] = []
     if evidence.commits:
         named = _listed([f"{commit.sha[:10]} {commit.subject}" for commit in evidence.commits])
-        parts.append(f"{_many(len(evidence.commits), 'commit')} ({named})")
+        parts.append(f"{plural(len(evidence.commits), 'commit')} ({named})")
     if evidence.dirty:
-        parts.append(f"{_many(len(evidence.dirty), 'file')} not committed ({_listed(evidence.dirty)})")
+        parts.append(f"{plural(len(evidence.dirty), 'file')} not committed ({_listed(evidence.dirty)})")
     if not parts:
         ignored = f", only files that git ignores ({_listed(evidence.ignored)})" if evidence.ignored else ""
         return f"nothing in git{ignored}"
@@ -485,14 +502,12 @@ def _work(evidence: Evidence) -> str:
 
 def _tally(s: Situation) -> str:
     counters, limits = s.counters, s.limits
-    return (
-        f"used up: {counters.attempts} of {limits.attempts} redispatches, {counters.finish_attempts} of "
-        f"{limits.finish_attempts} finish attempts, {counters.starts} of {limits.starts} starts"
+    used = (
+        of(counters.attempts, limits.attempts, "redispatch", "redispatches"),
+        of(counters.finish_attempts, limits.finish_attempts, "finish attempt"),
+        of(counters.starts, limits.starts, "start"),
     )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"used up: {', '.join(used)}"
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dispatcher.store import Store
+    from dispatcher.task import Task
 
 _ON_ITS_WAY = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING})
 
@@ -63,13 +64,20 @@ def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, 
         state, why = "blocked", "; ".join(blocked)
     elif task.not_before is not None and task.not_before > now:
         state, why = "waiting", f"{task.status_reason or plan.reason}, {until(task.not_before, now)}"
+    elif task.next.settle is not None:
+        return _line(store, task, "ready", plan.reason, None)
     elif not plan.choices:
         when = f", {until(plan.earliest, now)}" if plan.earliest is not None else ""
         state, why = "waiting", plan.reason + when
     elif not planned.choices:
         state, why = "refused", "; ".join(f"{one.candidate}: {one.reason}" for one in planned.refusals)
     else:
-        state, why = "ready", f"would go to {planned.choices[0].candidate.name}"
+        name = planned.choices[0].candidate.name
+        return _line(store, task, "ready", f"would go to {name}", name)
+    return _line(store, task, state, why, None)
+
+
+def _line(store: Store, task: Task, state: str, why: str, candidate: str | None) -> dict[str, Any]:
     return {
         "id": task.id,
         "state": state,
@@ -77,6 +85,6 @@ def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, 
         "title": task.title,
         "status": str(task.status),
         "batch": task.batch,
-        "candidate": planned.choices[0].candidate.name if state == "ready" else None,
+        "candidate": candidate,
         "needs": [blocker.task_id for blocker in queue.blockers(store, task.id)],
     }

@@ -145,13 +145,17 @@ def _facts(task: Task) -> list[tuple[str, str]]:
         ("delivered", delivered(task.result_commit, task.branch)),
         ("commit", "" if task.branch else task.result_commit or ""),
         ("flags", ", ".join(task.flags)),
-        ("next prompt", str(task.next.prompt) if task.status in _GOES_ON else ""),
+        ("next prompt", _next(task) if task.status in _GOES_ON else ""),
         (
             "counters",
             f"{plural(counters.starts, 'start')}, {plural(counters.attempts, 'redispatch', 'redispatches')}, "
             f"{plural(counters.finish_attempts, 'finish prompt')}",
         ),
     ]
+
+
+def _next(task: Task) -> str:
+    return str(task.next.prompt) if task.next.settle is None else "none: its work is there, its checks go on"
 
 
 def _print_attempt(store: Store, attempt: Attempt) -> None:

@@ -109,8 +109,11 @@ def _tell_worker(store: Store, task: Task, do: str, by: str) -> str:
 
 
 def _next_of(task: Task) -> NextStep:
-    """A fresh walk over the route: nothing was tried yet, but what the next prompt must do stays."""
-    return NextStep(prompt=task.next.prompt, note=task.next.note)
+    """A fresh walk over the route: nothing was tried yet, but what the next prompt must do stays.
+
+    Work that was never checked to its end goes on at its checks: no worker is started for it.
+    """
+    return NextStep(prompt=task.next.prompt, note=task.next.note, settle=task.next.settle)
 
 
 def _hint_for(task: Task) -> str:

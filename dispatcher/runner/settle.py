@@ -79,7 +79,10 @@ class Findings:
 
 
 async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, float]:
-    """Judge and log one ended attempt. Gives the task as it stands now and the seconds to wait before it goes on."""
+    """Judge and log one ended attempt. Gives the task as it stands now and the seconds to wait before it goes on.
+
+    An attempt whose settlement was stopped (`NextStep.settle`) is settled once more, from the beginning.
+    """
     settings = settings_for(ctx.config, task)
     place = place_of(ctx, task)
     found = await examine(ctx, task, attempt, place)
@@ -87,20 +90,19 @@ async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, floa
     waits = offline.notice(ctx, task, attempt, settings, found.outcome) if judged.next is not None else None
     if waits is not None:
         judged = offline.unpunished(ctx, task, attempt, judged)
-    delivered = await deliver(task, attempt, place, found, judged)
+    delivered = await deliver(ctx, task, attempt, place, found, judged)
+    if settings.deliver is Deliver.PR and delivered is not None and judged.action is Action.REVIEW:
+        await propose(ctx, task, attempt, settings, place, found, judged, delivered)
     rests = resting(task, settings, judged, results)
     if waits is not None:
         rests = Status.WAITING
-    task = write(ctx, task, attempt, found, judged, results, delivered, rests, waits)
-    if settings.deliver is Deliver.PR and delivered is not None and judged.action is Action.REVIEW:
-        task = await propose(ctx, task, attempt, settings, place, delivered)
-    return task, judged.delay
+    return write(ctx, task, attempt, found, judged, results, delivered, rests, waits), judged.delay
 
 
 async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> Findings:
     folder = Path(attempt.folder)
     record = spec.read_exit(folder)
-    outcome = read_outcome(attempt, record, ctx.clock())  # first: what a worker says while we end it proves nothing
+    outcome = outcome_of(attempt, record, ctx.clock())  # first: what a worker says while we end it proves nothing
     if record is None:
         await to_thread.run_sync(client.end_leftovers, folder, attempt.marker)
     await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
@@ -119,6 +121,24 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
             lambda: delivery.keep(place.copy, target, task=str(task.id), attempt=str(attempt.number))
         )
     return Findings(record, outcome, found, kept)
+
+
+def outcome_of(attempt: Attempt, record: ExitRecord | None, now: float) -> Outcome:
+    """As the folder says; as the row says when that is gone, and the attempt was judged before."""
+    if attempt.ended_at is None or Path(attempt.folder).is_dir():
+        return read_outcome(attempt, record, now)
+    kind = attempt.outcome or OutcomeClass.LOST
+    reason = attempt.outcome_reason or "its folder is gone"
+    return Outcome(
+        kind,
+        reason,
+        attempt.proof,
+        positive=kind is OutcomeClass.COMPLETED,
+        session_id=attempt.session_id,
+        final_text=attempt.final_text,
+        usage=attempt.usage,
+        observed_model=attempt.observed_model,
+    )
 
 
 def still_waiting(ctx: Context, attempt: Attempt, outcome: Outcome) -> Outcome:
@@ -189,10 +209,13 @@ async def judge(
         can_escalate=can_escalate(ctx, task, settings),
     )
     judged = verdict.judge(situation)
-    if judged.action is not Action.CHECK:
+    if judged.action is not Action.CHECK or not checking.still_ours(ctx, task.id):
         return judged, None
     ctx.say(task, attempt, "runs the checks")
-    results = await checking.run(ctx, task, attempt, settings, place, found.evidence, found.snapshot_ref)
+    try:
+        results = await checking.run(ctx, task, attempt, settings, place, found.evidence, found.snapshot_ref)
+    except checking.Withdrawn:
+        return judged, None
     return verdict.judge(replace(situation, checks=results)), results
 
 
@@ -207,10 +230,11 @@ def is_held(ctx: Context, candidate: Candidate | None) -> bool:
 
 
 async def deliver(
-    task: Task, attempt: Attempt, place: Place, found: Findings, judged: Verdict
+    ctx: Context, task: Task, attempt: Attempt, place: Place, found: Findings, judged: Verdict
 ) -> delivery.Delivered | None:
     """Commits of a task that rests become a branch of the target, with trailers that say who made them."""
-    if judged.action not in (Action.REVIEW, Action.NEEDS_HUMAN, Action.CANCEL):
+    cancelled = queue.get(ctx.store, task.id).status is Status.CANCELLED
+    if judged.action not in (Action.REVIEW, Action.NEEDS_HUMAN, Action.CANCEL) and not cancelled:
         return None
     target, base = place.target, place.base
     uncommitted = judged.action is Action.REVIEW and bool(found.evidence.dirty)
@@ -241,12 +265,25 @@ def branch_name(task: Task) -> str:
 
 
 async def propose(
-    ctx: Context, task: Task, attempt: Attempt, settings: Settings, place: Place, delivered: delivery.Delivered
-) -> Task:
-    """A pull request for work that is done; why there is none is told and changes nothing."""
+    ctx: Context,
+    task: Task,
+    attempt: Attempt,
+    settings: Settings,
+    place: Place,
+    found: Findings,
+    judged: Verdict,
+    delivered: delivery.Delivered,
+) -> None:
+    """A pull request for work that is done; why there is none is told and changes nothing.
+
+    Asked for while the attempt is still open: whoever is killed here settles it again, and then finds the one that is
+    there. A task that was paused meanwhile has its turn when it goes on.
+    """
+    if not checking.still_ours(ctx, task.id):
+        return
     assert place.target is not None
     assert place.base is not None
-    base, body = settings.brief.base or place.base.branch, pull_request_text(task, attempt)
+    base, body = settings.brief.base or place.base.branch, pull_request_text(task, attempt, judged, found.outcome)
     try:
         said = await to_thread.run_sync(
             pull_request.open_one, place.target, delivered.branch, base, task.title, body, ctx.environ
@@ -256,12 +293,12 @@ async def propose(
     else:
         said = f"pull request {said}"
     ctx.say(task, attempt, said)
-    return queue.update(ctx.store, task.id, ctx.clock(), event=said)
+    queue.update(ctx.store, task.id, ctx.clock(), event=said)
 
 
-def pull_request_text(task: Task, attempt: Attempt) -> str:
-    words = (task.final_text or "").strip()
-    return f"{task.status_reason}\n\nTask {task.id}, {attempt.harness} with {attempt.model}.\n\n{words}\n"
+def pull_request_text(task: Task, attempt: Attempt, judged: Verdict, outcome: Outcome) -> str:
+    words = (outcome.final_text or task.final_text or "").strip()
+    return f"{judged.reason}\n\nTask {task.id}, {attempt.harness} with {attempt.model}.\n\n{words}\n"
 
 
 def resting(task: Task, settings: Settings, judged: Verdict, results: Checks | None) -> Status | None:
@@ -315,7 +352,7 @@ def close(
         history.save_checks(ctx.store, attempt.id, results)
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
     asked = []
-    if candidate is not None:
+    if candidate is not None and attempt.ended_at is None:  # else they were placed when it was judged first
         asked = consequences.asked_holds(ctx, attempt, candidate, found.outcome, judged, now)
     written = history.get_attempt(ctx.store, attempt.id).notes  # what was noted at the start stays
     settled = history.end_attempt(
@@ -328,13 +365,14 @@ def close(
             "notes": tuple(dict.fromkeys((*written, *found.outcome.notes, *found.evidence.notes, *_told(found)))),
         },
         task_fields={
-            **task_fields(ctx, task, judged, found, delivered, rests),
+            **task_fields(ctx, task, attempt, judged, found, delivered, rests, results),
             **({} if not_before is None else {"not_before": not_before}),
         },
         event=f"attempt {attempt.number} on {attempt.candidate}: {found.outcome.kind} "
         f"({found.outcome.reason}) -> {judged.action}: {judged.reason}",
         holds=asked,
         owner=ctx.owner,
+        again=attempt.ended_at is not None,
     )
     if found.outcome.kind is OutcomeClass.COMPLETED and candidate is not None:
         holds.clear_short(ctx.store, candidate, now)
@@ -380,15 +418,17 @@ def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Deliver
 def task_fields(
     ctx: Context,
     task: Task,
+    attempt: Attempt,
     judged: Verdict,
     found: Findings,
     delivered: delivery.Delivered | None,
     rests: Status | None,
+    results: Checks | None,
 ) -> dict[str, object]:
     current = queue.get(ctx.store, task.id)
     fields: dict[str, object] = {
         "counters": judged.counters,
-        "next": judged.next or NextStep(),
+        "next": judged.next or at_rest(ctx, current, attempt, judged, results),
         "status_reason": judged.reason,
         "flags": tuple(dict.fromkeys((*current.flags, *judged.flags))),
     }
@@ -404,6 +444,20 @@ def task_fields(
     if current.status is Status.RUNNING and rests is not None:
         fields["status"] = rests
     return fields
+
+
+def at_rest(ctx: Context, current: Task, attempt: Attempt, judged: Verdict, results: Checks | None) -> NextStep:
+    """What comes next when no attempt does. Work whose settlement is not over is not given to a worker again.
+
+    It is not over when the checks have not run to their end, or when a person took the task away before it could rest.
+    Whoever takes up a cancelled task again wants more than a refusal that was on its way, but not finished work anew.
+    """
+    finished = judged.action in (Action.CHECK, Action.REVIEW)
+    taken = not (current.status is Status.RUNNING and current.owner == ctx.owner)
+    unchecked = judged.action is Action.CHECK or (results is not None and results.error is not None)
+    if unchecked or (taken and (finished or current.status is not Status.CANCELLED)):
+        return replace(current.next, settle=attempt.id)
+    return NextStep()
 
 
 def describe(error: DispatcherError) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatcher.errors import DispatcherError, GitError, StoreError
@@ -40,13 +41,13 @@ def never_started(ctx: Context, attempt: Attempt, why: str) -> None:
         close(ctx, attempt, OutcomeClass.LOST, f"no worker was started: {why}")
 
 
-def close(ctx: Context, attempt: Attempt, kind: OutcomeClass, reason: str) -> None:
+def close(ctx: Context, attempt: Attempt, kind: OutcomeClass, reason: str, **task_fields: object) -> None:
     history.end_attempt(
         ctx.store,
         attempt.id,
         ctx.clock(),
         attempt_fields={"outcome": kind, "outcome_reason": reason},
-        task_fields={},
+        task_fields=task_fields,
         event=f"attempt {attempt.number} on {attempt.candidate}: {kind} ({reason})",
         owner=ctx.owner,
     )
@@ -60,7 +61,8 @@ def give_up(ctx: Context, task: Task, error: Exception) -> Task:
     ctx.say(task, None, reason)
     with ctx.store.write():
         for attempt in history.open_attempts(ctx.store, task.id):
-            close(ctx, attempt, OutcomeClass.UNKNOWN, f"it could not be judged: {reason}")
+            step = replace(queue.get(ctx.store, task.id).next, settle=attempt.id)  # it may hold finished work
+            close(ctx, attempt, OutcomeClass.UNKNOWN, f"it could not be judged: {reason}", next=step)
         current = queue.get(ctx.store, task.id)
         if current.status is not Status.RUNNING:
             return current

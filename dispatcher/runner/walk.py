@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 ASKED_POLL = 0.5  # seconds between looks for calls that wait
+STOP_POLL = 1.0  # seconds between looks, in a pause, whether the task still goes on
 PROGRAM_AGAIN = 2.0  # seconds until a CLI that is not there is looked for once more
 
 
@@ -46,7 +47,8 @@ async def recover(ctx: Context, task: Task) -> Task:
         ctx.say(task, open_attempt, "adopts what a dead run left")
         await attend(ctx, task, open_attempt, None)
         ctx.live.pop(task.id, None)
-        task, _ = await settled(ctx, task, open_attempt)
+        task, delay = await settled(ctx, task, open_attempt)
+        task = await pause(ctx, task, open_attempt, delay)
     return await run_task(ctx, task)
 
 
@@ -102,6 +104,8 @@ def goes_on(ctx: Context, task: Task) -> bool:
 
 async def step(ctx: Context, task: Task) -> Task:
     """One attempt, or the reason why there is none."""
+    if task.next.settle is not None:
+        return await settle_more(ctx, task, task.next.settle)
     try:
         settings = settings_for(ctx.config, task)
         spent = over_budget(ctx, task, settings)
@@ -132,10 +136,27 @@ async def step(ctx: Context, task: Task) -> Task:
     finally:
         ctx.live.pop(task.id, None)
     task, delay = await settled(ctx, task, started.attempt)
+    return await pause(ctx, task, started.attempt, delay)
+
+
+async def settle_more(ctx: Context, task: Task, attempt_id: int) -> Task:
+    """What is left of a settlement that was stopped. Its work is there, so no worker is started for it."""
+    attempt = history.get_attempt(ctx.store, attempt_id)
+    ctx.say(task, attempt, "its work is there: goes on at the checks")
+    task, delay = await settled(ctx, task, attempt)
+    return await pause(ctx, task, attempt, delay)
+
+
+async def pause(ctx: Context, task: Task, attempt: Attempt, delay: float) -> Task:
+    """The seconds before the next attempt; cut short when the run is stopped or the task taken away."""
     if delay and goes_on(ctx, task):
-        delay = spread(delay, started.attempt.marker)
-        ctx.say(task, started.attempt, f"waits {delay:.0f} s")
-        await anyio.sleep(delay)
+        delay = spread(delay, attempt.marker)
+        ctx.say(task, attempt, f"waits {delay:.0f} s")
+        with anyio.move_on_after(delay):
+            while True:
+                await anyio.sleep(STOP_POLL)
+                if not goes_on(ctx, queue.get(ctx.store, task.id)):
+                    break
     return queue.get(ctx.store, task.id)
 
 

@@ -101,15 +101,19 @@ def end_attempt(
     event: str,
     holds: Sequence[AskedHold] = (),
     owner: str | None = None,
+    again: bool = False,
 ) -> bool:
     """Settle an attempt. False, and nothing is written, when somebody else already did.
+
+    `again` settles one that has an end already, but whose task still stands at its settlement (`NextStep.settle`).
 
     What a person did to the task meanwhile stays: when it does not run any more (or, with `owner`, belongs to another
     run), its status is left alone, and the rest (next step, counters, result) is written all the same.
     """
-    values = columns({"ended_at": now, **attempt_fields}, _LATER)
+    values = columns(dict(attempt_fields) if again else {"ended_at": now, **attempt_fields}, _LATER)
+    unsettled = _STANDS_AT_IT if again else " AND ended_at IS NULL"
     with store.write() as transaction:
-        if not transaction.change("attempt", attempt_id, values, " AND ended_at IS NULL"):
+        if not transaction.change("attempt", attempt_id, values, unsettled):
             return False
         transaction.journal(
             "ended", {"id": attempt_id, **{name: values[name] for name in values if name != "final_text"}}
@@ -121,6 +125,12 @@ def end_attempt(
         for scope, key, until, reason, window in holds:
             hold_rows.write(transaction, scope, key, until, reason, queue.BY, now, window, attempt_id)
     return True
+
+
+_STANDS_AT_IT = (
+    " AND id = (SELECT json_extract(t.next_step, '$.settle') FROM task t WHERE t.id = attempt.task_id)"
+    " AND ended_at IS NOT NULL"
+)
 
 
 def _still_ours(task: Task, fields: Mapping[str, object], owner: str | None) -> dict[str, object]:

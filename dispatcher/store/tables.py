@@ -102,9 +102,12 @@ class Task(SQLModel, table=True):
     result_commit: str | None = _text("the delivered commit")
     final_text: str | None = _text("the worker's last message; for `report` the result")
     flags: str = _text("JSON: list of marks such as unconfirmed")
-    next_step: str = _text("JSON: prompt, candidate, session_id, avoid, note of the next attempt")
+    next_step: str = _text(
+        "JSON: prompt, candidate, session_id, avoid, note of the next attempt; settle: attempt to settle first"
+    )
     counters: str = _text(
-        "JSON: attempts, finish_attempts, starts, backoffs per candidate, escalations, idle_successes, check_failures"
+        "JSON: attempts, finish_attempts, starts, backoffs per candidate, escalations, idle_successes, check_failures, "
+        "lost in a row"
     )
     notes: str = _text("what people wrote about it, newest last")
 

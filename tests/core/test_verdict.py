@@ -28,7 +28,7 @@ from dispatcher.task import (
     Shape,
     Verdict,
 )
-from dispatcher.verdict import BLOCKED, ENDED_EARLY, FRESH, PERSON, QUOTA, SHORT, Situation, judge
+from dispatcher.verdict import BLOCKED, ENDED_EARLY, FINISHING, FRESH, PERSON, QUOTA, SHORT, Situation, judge
 
 ONE = Commit("0123456789abcdef", "step 1 of 3")
 EVIDENCE = {
@@ -328,6 +328,17 @@ def test_checks_that_a_worker_cannot_repair(checks: Checks, words: str) -> None:
     assert words in verdict.reason
 
 
+@pytest.mark.parametrize("prompt", sorted(FINISHING))
+def test_checks_that_could_not_run_move_no_counter(prompt: PromptKind) -> None:
+    """They are run again later, and this attempt must not count twice."""
+    counters = Counters(finish_attempts=1, starts=2)
+    broken = Checks(True, error="no space left")
+    verdict = judge(
+        situation(OutcomeClass.COMPLETED, C, has_checks=True, checks=broken, prompt=prompt, counters=counters)
+    )
+    assert verdict.counters == counters
+
+
 # --- expect -------------------------------------------------------------------------------------------------------
 
 
@@ -492,7 +503,23 @@ def test_a_finish_whose_candidate_is_held_goes_to_the_next_one() -> None:
 
 def test_lost_is_nobodys_failure() -> None:
     verdict = judge(situation(OutcomeClass.LOST, prompt=PromptKind.FINISH))
-    assert (verdict.counted, verdict.counters) == (False, Counters(starts=1))
+    assert (verdict.counted, verdict.counters) == (False, Counters(starts=1, lost=1))
+
+
+@pytest.mark.parametrize(("before", "delay"), [(0, 0), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 32), (1000, 32)])
+@pytest.mark.parametrize("shape", list(Shape))
+def test_the_first_lost_attempt_is_made_good_at_once_and_each_further_one_later(
+    shape: Shape, before: int, delay: float
+) -> None:
+    """All 15 starts lost in a row take 0+2+4+8+16+9*32 s, about 5 minutes, instead of some seconds."""
+    verdict = judge(situation(OutcomeClass.LOST, shape, counters=Counters(starts=2, lost=before)))
+    assert verdict.next is not None
+    assert (verdict.delay, verdict.counters.lost) == (delay, before + 1)
+
+
+@pytest.mark.parametrize("kind", sorted(set(OutcomeClass) - {OutcomeClass.LOST}))
+def test_whatever_is_not_lost_ends_the_row_of_lost_attempts(kind: OutcomeClass) -> None:
+    assert judge(situation(kind, D, counters=Counters(starts=2, lost=3))).counters.lost == 0
 
 
 def test_a_second_quality_failure_escalates_once() -> None:
@@ -633,5 +660,5 @@ def test_everything_has_a_verdict_with_a_reason_within_the_caps(s: Situation) ->
     if s.outcome.kind in QUOTA | {OutcomeClass.LOST}:
         assert not verdict.counted
         assert not verdict.escalate
-        assert verdict.counters == s.counters
+        assert replace(verdict.counters, lost=0) == s.counters
     assert judge(s) == verdict
