@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from dispatcher.errors import ConfigError
 from dispatcher.record import record
 from dispatcher.task import Brief, Difficulty
+from dispatcher.words import plural
 
 
 @record
@@ -70,11 +71,11 @@ def _matches(rule: Rule, brief: Brief, words: int, path: str | None) -> list[str
     if rule.words_over is not None:
         if words <= rule.words_over:
             return None
-        reasons.append(f"{words} words, over {rule.words_over}")
+        reasons.append(f"{plural(words, 'word')}, over {rule.words_over}")
     if rule.words_under is not None:
         if words >= rule.words_under:
             return None
-        reasons.append(f"{words} words, under {rule.words_under}")
+        reasons.append(f"{plural(words, 'word')}, under {rule.words_under}")
     if rule.path is not None:
         if path is None or not (fnmatchcase(path, rule.path) or fnmatchcase(path, f"*/{rule.path}")):
             return None

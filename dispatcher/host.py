@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from dispatcher.record import record
 from dispatcher.task import Limits
+from dispatcher.words import plural
 
 PLENTY = 1 << 62
 UNLIMITED = 1 << 60  # version 1 control groups write a number near 2**63 for "no limit"
@@ -159,7 +160,7 @@ def refusal(load: Load, limits: Limits, starting: int = 0) -> str | None:
         return f"load {load.per_core:.1f} per core is above max_load_per_core {limits.max_load_per_core:g}"
     memory = load.memory - starting * WORKER_MEMORY
     if memory < limits.min_free_memory:
-        expected = f", with {starting} workers just started," if starting else ""
+        expected = f", with {plural(starting, 'worker')} just started," if starting else ""
         return (
             f"{_bytes(max(0, memory))} of memory available{expected} is below "
             f"min_free_memory {_bytes(limits.min_free_memory)}"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from dispatcher.record import record
 from dispatcher.task import Billing, Budget, Credential
+from dispatcher.words import plural
 
 ROLLING = 5 * 3600.0
 WINDOWS = ("window", "day", "week", "month")
@@ -161,7 +162,7 @@ def _used(totals: Totals, measure: str) -> float | None:
 
 
 def _amount(measure: str, value: float) -> str:
-    return f"${value:.2f}" if measure == "usd" else f"{value:,.0f} {measure}"
+    return f"${value:.2f}" if measure == "usd" else plural(round(value), measure.removesuffix("s"))
 
 
 def _window_name(window: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from dispatcher import quota
+from dispatcher import quota, words
 from dispatcher.quota import Spend
 from dispatcher.record import record
 from dispatcher.task import Billing, Candidate, Difficulty, Hold, HoldScope, Route
@@ -191,7 +191,7 @@ def _spent(candidate: Candidate, spend: Spend, now: float) -> list[Skipped]:
     used = spend.per_candidate_today.get(candidate.name, 0)
     if candidate.per_day is not None and used >= candidate.per_day:
         until = quota.bounds("day", now)[1]
-        found.append(Skipped(candidate.name, f"{used} of {candidate.per_day} attempts used today", until))
+        found.append(Skipped(candidate.name, f"{words.of(used, candidate.per_day, 'attempt')} used today", until))
     over = quota.over_budget(candidate.credential, spend, now)
     if over is not None:
         found.append(Skipped(candidate.name, over[0], over[1]))

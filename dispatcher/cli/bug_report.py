@@ -17,6 +17,7 @@ from dispatcher import __version__, redact
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput, DispatcherError
+from dispatcher.words import plural
 
 if TYPE_CHECKING:
     from dispatcher.store import Store
@@ -62,7 +63,8 @@ def write_report(task_id: int, explicit: Path | None, output: Path | None) -> No
         for name, text in parts:
             _add(archive, f"dispatcher-report-{task_id}/{name}", clean_text(text))
     out(clean(str(target)))
-    note(f"{len(parts)} files; keys are taken out, the brief and the worker's words are not: look through it first")
+    packed = plural(len(parts), "file")
+    note(f"{packed}; keys are taken out, the brief and the worker's words are not: look through it first")
 
 
 def cleaner(folder: Path) -> Callable[[str], str]:

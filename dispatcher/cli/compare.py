@@ -13,6 +13,7 @@ from dispatcher.cli.render import Column, clean, json_out, note, out, table
 from dispatcher.cli.running import say
 from dispatcher.cli.wording import clock, duration, money, tokens
 from dispatcher.errors import BadInput
+from dispatcher.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ def _queue(
         wanted = parse(new.brief_text).base or config.repository(new.repository).base
         base = copies.commit_of(Path(new.repository), wanted)
     compare.add(store, new, names, times, base, batch, time.time(), home.person())
-    note(f"{batch}: {len(names)} candidates, {times} {_plural('run', times)} each, from {(base or 'nothing')[:12]}")
+    note(f"{batch}: {plural(len(names), 'candidate')}, {plural(times, 'run')} each, from {(base or 'nothing')[:12]}")
 
 
 def _run(config: Config, store: Store, batch: str, jobs: int | None, *, quiet: bool, as_json: bool) -> int:
@@ -97,14 +98,10 @@ def _report(batch: str, found: list[Run], *, as_json: bool) -> int:
             out(_line(run))
     left = sum(run.left for run in found)
     if left:
-        note(f"{left} {_plural('run', left)} left: dispatcher run, then dispatcher compare --batch {clean(batch)}")
+        note(f"{plural(left, 'run')} left: dispatcher run, then dispatcher compare --batch {clean(batch)}")
     elif min(row["runs"] for row in rows) < _ENOUGH:
         note("So few runs count what happened; they rank nobody. More of them: --times N")
     return scheduler.ALL_HELD if left else 0
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +112,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "delivered": f"{row['delivered']}/{row['runs']}",
         "checks": f"{row['checks_passed']}/{row['checks']}{outside}",
         "hidden": f"{row['hidden_passed']}/{row['hidden']}",
-        "diff": f"{row['files']:.0f} files +{row['insertions']:.0f} -{row['deletions']:.0f}",
+        "diff": f"{plural(round(row['files']), 'file')} +{row['insertions']:.0f} -{row['deletions']:.0f}",
     }
 
 

@@ -14,6 +14,7 @@ from dispatcher.cli.wording import clock, duration, money, tokens, until
 from dispatcher.store import history, holds, queue
 from dispatcher.supervisor import spec
 from dispatcher.task import Action, Billing, ModelEvidence, OutcomeClass, Status
+from dispatcher.words import of, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,8 +171,8 @@ def _git(attempt: Attempt) -> str:
         return f"git itself failed, so nothing it says counts: {found['error']}."
     commits, dirty = found.get("commits", []), found.get("dirty", [])
     parts = [
-        f"{len(commits)} commit{'s' * (len(commits) != 1)} ({commits[-1]['subject']})" if commits else "",
-        f"{len(dirty)} file{'s' * (len(dirty) != 1)} not committed ({', '.join(dirty[:5])})" if dirty else "",
+        f"{plural(len(commits), 'commit')} ({commits[-1]['subject']})" if commits else "",
+        f"{plural(len(dirty), 'file')} not committed ({', '.join(dirty[:5])})" if dirty else "",
         f"commits elsewhere: {', '.join(found['elsewhere'])}" if found.get("elsewhere") else "",
     ]
     kept = f" All of it is kept on {attempt.snapshot_ref}." if attempt.snapshot_ref else ""
@@ -192,7 +193,7 @@ def _checked(checks: Sequence[CheckResult]) -> str:
         return ""
     failed = [("a hidden check" if c.hidden else f"`{c.command}`") for c in checks if not (c.passed or c.red_before)]
     red = sum(c.red_before and not c.passed for c in checks)
-    words = f"{sum(c.passed for c in checks)} of {len(checks)} checks passed"
+    words = f"{of(sum(c.passed for c in checks), len(checks), 'check')} passed"
     words += f", {red} failed on the base too and {'is' if red == 1 else 'are'} not the worker's fault" if red else ""
     return f"{words}; failed: {', '.join(failed)}." if failed else f"{words}."
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
+from dispatcher.words import plural
 
 if TYPE_CHECKING:
     from dispatcher.task import Credential
@@ -22,7 +23,8 @@ def write_home(explicit: Path | None) -> None:
     machine = init(folder, os.environ)
     out(f"wrote {clean(str(folder / 'models.yaml'))}; this home is trusted on this machine")
     out(
-        f"opencode: {machine.opencode or 'not found'}" + (f", {len(machine.free)} free models" if machine.asked else "")
+        f"opencode: {machine.opencode or 'not found'}"
+        + (f", {plural(len(machine.free), 'free model')}" if machine.asked else "")
     )
     out(f"claude: {machine.claude or 'not found'}" + (f", {machine.claude_login}" if machine.claude_login else ""))
     for line in _who_pays(folder):

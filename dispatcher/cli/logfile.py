@@ -15,6 +15,7 @@ from dispatcher.cli.render import clean, note, out
 from dispatcher.cli.wording import size
 from dispatcher.errors import BadInput
 from dispatcher.store import Store
+from dispatcher.words import of
 
 
 def run(what: str, file: Path | None, explicit: Path | None) -> None:
@@ -41,7 +42,7 @@ def back_up(store: Store, file: Path | None) -> None:
         nonlocal told
         if sys.stderr.isatty() and time.monotonic() - told > 1:
             told = time.monotonic()
-            note(f"{pages - left:,} of {pages:,} pages")
+            note(of(pages - left, pages, "page"))
 
     try:
         copy = sqlite3.connect(unfinished)

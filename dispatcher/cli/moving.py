@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from dispatcher import intake
@@ -14,14 +15,14 @@ from dispatcher.cli.progress import counted, counting
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
 from dispatcher.store import transfer
+from dispatcher.words import plural
 
 KINDS = ("export", "joblog", "opencode", "claude")
 
 
 def export_log(file: Path | None, explicit: Path | None) -> None:
     """To a file that appears when it is whole, or to stdout."""
-    with home.existing(explicit, reading=True) as store:
-        lines = transfer.export_lines(store)
+    with home.existing(explicit, reading=True) as store, closing(transfer.export_lines(store)) as lines:
         if file is None:
             for line in lines:
                 out(line)
@@ -38,7 +39,7 @@ def export_log(file: Path | None, explicit: Path | None) -> None:
             raise BadInput(
                 f"{file} cannot be written: {error.strerror}", hint="check the folder and its space"
             ) from None
-        note(f"{count:,} rows written to {clean(str(file))}")
+        note(f"{plural(count, 'row')} written to {clean(str(file))}")
 
 
 def import_log(
@@ -69,7 +70,7 @@ def _needed(file: Path | None, source: str) -> Path:
 def _import_export(file: Path, folder: Path) -> None:
     with home.opened(folder) as store, counting("rows") as tell:
         count = transfer.import_lines(store, _lines(file), file=str(file), tell=tell)
-    note(f"{count:,} rows read into {clean(str(folder))}")
+    note(f"{plural(count, 'row')} read into {clean(str(folder))}")
 
 
 def _lines(file: Path) -> Iterator[str]:
@@ -95,7 +96,8 @@ def _import_runs(file: Path | None, folder: Path, source: str, since: str | None
         with counting("runs") as tell:
             counts = intake.store_runs(store, wanted, roster=roster, credential=credential, now=time.time(), tell=tell)
     known = f"; {counts.known:,} were in the log already" if counts.known else ""
-    note(f"{counts.added:,} runs of {source} added as tasks{known}")
+    added = plural(counts.added, f"run of {source} added as a task", f"runs of {source} added as tasks")
+    note(f"{added}{known}")
 
 
 def _rebuild(folder: Path) -> None:
@@ -104,6 +106,6 @@ def _rebuild(folder: Path) -> None:
 
     with counting("entries") as tell:
         done = rebuild.rebuild(database(folder), time.time(), tell=tell)
-    note(f"{done.tasks:,} tasks and {done.attempts:,} attempts are back in {clean(str(done.database))}")
+    note(f"{plural(done.tasks, 'task')} and {plural(done.attempts, 'attempt')} are back in {clean(str(done.database))}")
     for line in done.notes:
         note(clean(line))

@@ -13,6 +13,7 @@ from dispatcher.cli.wording import clock, delivered, duration, money, tokens
 from dispatcher.errors import BadInput, NotFound
 from dispatcher.store import history, queue, reviews
 from dispatcher.task import CheckResult, Status, Task
+from dispatcher.words import plural
 
 if TYPE_CHECKING:
     from dispatcher.store import Store
@@ -281,7 +282,7 @@ def _print(store: Store, found: dict[str, Any]) -> None:
 def _facts(task: Task, found: dict[str, Any]) -> list[tuple[str, str]]:
     cost = found["cost"]
     spent = [
-        f"{cost['attempts']} attempt{'s' * (cost['attempts'] != 1)}",
+        f"{plural(cost['attempts'], 'attempt')}",
         duration(cost["seconds"]),
         f"{tokens(cost['input_tokens'])} in" if cost["input_tokens"] is not None else "",
         f"{tokens(cost['output_tokens'])} out" if cost["output_tokens"] is not None else "",
@@ -305,7 +306,7 @@ def _print_diff(stat: dict[str, Any] | None) -> None:
     if "error" in stat:
         return out(f"  {'diff':<10} {clean(stat['error'])}")
     files = stat["files"]
-    out(f"\n{len(files)} file{'s' * (len(files) != 1)} changed, +{stat['insertions']} -{stat['deletions']}")
+    out(f"\n{plural(len(files), 'file')} changed, +{stat['insertions']} -{stat['deletions']}")
     for line in _stat_lines(files[:40]):
         out(f"  {clean(line)}")
     if len(files) > 40:

@@ -12,6 +12,7 @@ from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.cli.wording import clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
 from dispatcher.store import queue
+from dispatcher.words import of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +143,7 @@ def _batch(found: dict[str, Any]) -> None:
         spent = f", {money(row['cost_usd'])} list price" if row["cost_usd"] else ""
         limited = f", {row['limited']} rate limited" if row["limited"] else ""
         out(
-            f"  {clean(row['candidate'])}: {row['completed']} of {row['attempts']} attempts completed{limited}, "
+            f"  {clean(row['candidate'])}: {of(row['completed'], row['attempts'], 'attempt')} completed{limited}, "
             f"{duration(row['seconds'])} of work, {tokens(row['tokens'])} tokens{spent}"
         )
     for task in found["tasks"]:

@@ -219,7 +219,7 @@ def _ended(attempt: Attempt) -> str:
         f"exit {attempt.exit_code}" if attempt.exit_code is not None else "",
         f"signal {attempt.signal}" if attempt.signal is not None else "",
         "at the hard cap" if attempt.timed_out else "",
-        f"{attempt.survivors} processes survived" if attempt.survivors else "",
+        f"{plural(attempt.survivors, 'process', 'processes')} survived" if attempt.survivors else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -232,7 +232,7 @@ def _evidence(attempt: Attempt) -> str:
         return f"git failed: {found['error']}"
     commits, dirty = found.get("commits", []), found.get("dirty", [])
     parts = [
-        f"{len(commits)} commit{'s' * (len(commits) != 1)}: {commits[-1]['subject']}" if commits else "",
+        f"{plural(len(commits), 'commit')}: {commits[-1]['subject']}" if commits else "",
         f"{len(dirty)} uncommitted: {', '.join(dirty[:5])}{' ...' if len(dirty) > 5 else ''}" if dirty else "",
         f"elsewhere: {', '.join(found['elsewhere'])}" if found.get("elsewhere") else "",
     ]

@@ -17,6 +17,7 @@ from dispatcher.cli import home
 from dispatcher.cli.render import clean, on_terminal, out
 from dispatcher.cli.wording import duration, size, until
 from dispatcher.store import Store, glance
+from dispatcher.words import of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -131,7 +132,7 @@ def _head(screen: Screen) -> str:
 
 
 def _load(screen: Screen) -> str:
-    slots = f"{len(screen.slots)} of {screen.jobs} slots"
+    slots = of(len(screen.slots), screen.jobs, "slot")
     return f"{slots}, load {screen.load:.2f} per core, {size(screen.memory)} memory free"
 
 

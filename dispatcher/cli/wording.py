@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from dispatcher.words import plural as plural  # one helper for all rooms
+
 
 def duration(seconds: float | None) -> str:
     """`9s`, `4m05s`, `2h10m`, `3d4h`; empty for unknown."""
@@ -47,10 +49,6 @@ def tokens(count: int | None) -> str:
 def money(usd: float | None) -> str:
     """Unknown stays empty and is never 0."""
     return "" if usd is None else f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
 
 
 def delivered(commit: str | None, branch: str | None) -> str:

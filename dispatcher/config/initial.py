@@ -20,6 +20,7 @@ from dispatcher.config import homes
 from dispatcher.config.homes import FILE_NAME
 from dispatcher.config.programs import find_program
 from dispatcher.errors import BadInput
+from dispatcher.words import plural
 
 _ASK_SECONDS = 60
 
@@ -186,7 +187,7 @@ def _found(machine: Machine) -> str:
         )
     lines = ["# Found on this machine when the file was written:"]
     if machine.opencode:
-        models = f"{len(machine.free)} free models" if machine.asked else "its list of models could not be read"
+        models = plural(len(machine.free), "free model") if machine.asked else "its list of models could not be read"
         login = ", a stored login" if machine.opencode_login else ""
         lines.append(f"#   opencode  {machine.opencode} ({models}{login})")
     else:

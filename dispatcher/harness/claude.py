@@ -44,6 +44,7 @@ from dispatcher.task import (
     Tools,
     Usage,
 )
+from dispatcher.words import of
 
 SYNTHETIC = "<synthetic>"  # the model name of messages that the CLI wrote itself
 
@@ -594,7 +595,7 @@ class _Reader:
         if not begun:
             return Usage()
         ended = _recorded(session, begun)
-        counted = f"{len(ended)} of {len(begun)} answers, from claude's own record" if ended else "what went in"
+        counted = f"{of(len(ended), len(begun), 'answer')}, from claude's own record" if ended else "what went in"
         self._found.notes.append(f"{PARTIAL}: it ended without a result; counted: {counted}; its cost is unknown")
         return _sum(
             [ended.get(answer) or _without_output(usage) for answer, usage in begun.items()], _PLAIN_USAGE, None

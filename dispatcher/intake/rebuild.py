@@ -26,6 +26,7 @@ from dispatcher.store import Store, imported, journal, open
 from dispatcher.store.transfer import bulk
 from dispatcher.supervisor import client, spec
 from dispatcher.task import Billing, ExitRecord, ModelEvidence, Outcome, OutcomeClass, PromptKind, Status
+from dispatcher.words import plural
 
 LONGEST_LINE = 4 * 1024 * 1024
 _PLACE = re.compile(r"(\d+)(\.before-\d+)?")  # of an attempt in the folder of its task
@@ -96,7 +97,7 @@ class _Notes:
     def lines(self) -> Iterator[str]:
         yield from self.said
         for reason, count in self.counts.items():
-            yield f"{count:,} time{'s' * (count != 1)}: {reason}"
+            yield f"{plural(count, 'time')}: {reason}"
 
 
 # --- the journal ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ and billed_usd over `billed` attempts, tokens by kind. Unknown stays None and is
 
 from __future__ import annotations
 
+from dispatcher import words
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -185,12 +187,12 @@ def _summary(sums: Sequence[Row], tasks: Sequence[Row]) -> Table:
         ),
         ("nearly_lost", "Work nearly lost", _total(sums, "nearly_lost"), "failed attempts whose work was kept"),
         ("minutes", "Minutes of work", _minutes(sums), "waiting does not count"),
-        ("list_price_usd", "List price in USD", _usd(sums), f"known for {priced:,} of {attempts:,} attempts"),
+        ("list_price_usd", "List price in USD", _usd(sums), f"known for {words.of(priced, attempts, 'attempt')}"),
         (
             "billed_usd",
             "Billed in USD",
             _billed(sums),
-            f"known for {_total(sums, 'billed'):,} of {attempts:,} attempts",
+            f"known for {words.of(_total(sums, 'billed'), attempts, 'attempt')}",
         ),
     ]
     rows = tuple(

@@ -55,7 +55,7 @@ def test_the_story_of_a_task(world: World) -> None:
         "was asked to finish the work that was there",
         "In git: 1 commit (set the value).",
         "Decided: the work is ready for review",
-        "1 of 1 checks passed.",
+        "1 of 1 check passed.",
         "Spent on test (free)",
         "$0.00 billed by plan",
         f"Next: dispatcher review {task}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ COMMIT = {"shell": "git add value.txt && git commit -qm 'set the value to 2'"}
 DONE = {"text": "The value is 2, committed."}
 ENV_FILE = "env.txt"
 METERED = {"ANTHROPIC_API_KEY": "sk-metered-key", "ANTHROPIC_AUTH_TOKEN": "metered-token"}
+OWN_KEY = "SCRIPTED_API_KEY"  # what opencode's provider `scripted` would be paid with
 PLAN_TOKEN = "sk-ant-oat01-invented"
 OVERAGE = {
     "anthropic-ratelimit-unified-status": "rejected",
@@ -78,6 +80,12 @@ def dumped(purse: Purse, task: int) -> dict[str, str]:
     return dict(line.split("=", 1) for line in (copy / ENV_FILE).read_text().splitlines() if "=" in line)
 
 
+def kept(attempt: dict[str, Any]) -> list[str]:
+    """The names that the attempt says were kept from its worker."""
+    found = re.search(r"kept from the worker, since credential test does not name it: ([A-Z_, ]+)", attempt["notes"])
+    return found[1].split(", ") if found else []
+
+
 DUMP = script({"steps": [{"shell": f"env > {ENV_FILE}"}, {"commit": {"message": "env", "files": [ENV_FILE]}}]})
 
 
@@ -86,32 +94,34 @@ DUMP = script({"steps": [{"shell": f"env > {ENV_FILE}"}, {"commit": {"message": 
 
 def test_metered_keys_never_reach_a_subscription_worker(scripted: Purse) -> None:
     scripted.credential("{billing: subscription}")
-    scripted.more = METERED
+    scripted.more = {**METERED, OWN_KEY: "sk-own-key"}
     task = scripted.world.add(scripted.world.brief("env", DUMP))
     assert scripted.run().returncode == 0, scripted.world.story(task)
 
     seen = dumped(scripted, task)
     assert "PATH" in seen
-    assert not set(METERED) & set(seen)
-    assert not set(METERED.values()) & set(seen.values())
+    assert not set(scripted.more) & set(seen)
+    assert not set(scripted.more.values()) & set(seen.values())
     [attempt] = scripted.world.attempts(task)
-    assert "kept from the worker" not in attempt["notes"], "this worker would not have paid with any of them"
+    assert kept(attempt) == [OWN_KEY], "this worker would not have paid with the others"
+    assert "pays with" not in attempt["notes"]
     assert attempt["billed_usd"] == 0, "a plan costs nothing per run"
 
 
 def test_a_metered_credential_gets_the_key_it_names_and_only_that(scripted: Purse) -> None:
     scripted.credential("{billing: metered, env: [ANTHROPIC_API_KEY]}")
-    scripted.more = METERED
+    scripted.more = {**METERED, OWN_KEY: "sk-own-key"}
     task = scripted.world.add(scripted.world.brief("env", DUMP))
     assert scripted.run().returncode == 0, scripted.world.story(task)
 
     seen = dumped(scripted, task)
     assert seen["ANTHROPIC_API_KEY"] == METERED["ANTHROPIC_API_KEY"]
-    assert "ANTHROPIC_AUTH_TOKEN" not in seen
+    assert not {"ANTHROPIC_AUTH_TOKEN", OWN_KEY} & set(seen)
     [attempt] = scripted.world.attempts(task)
+    assert kept(attempt) == [OWN_KEY]
     assert "pays with ANTHROPIC_API_KEY (test, metered)" in attempt["notes"]
     assert (attempt["credential"], attempt["billing"]) == ("test", "metered")
-    assert METERED["ANTHROPIC_API_KEY"] not in json.dumps(attempt)
+    assert not any(value in json.dumps(attempt) for value in scripted.more.values())
 
 
 @pytest.mark.real_cli
@@ -130,6 +140,8 @@ def test_claude_on_a_subscription_never_sees_the_keys(claude: Purse) -> None:
     [attempt] = claude.world.attempts(task)
     assert attempt["outcome"] == "completed"
     assert (attempt["billed_usd"], attempt["cost_usd"] > 0) == (0, True)
+    assert "pays with CLAUDE_CODE_OAUTH_TOKEN (test, subscription)" in attempt["notes"]
+    assert kept(attempt) == ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]
 
 
 @pytest.mark.real_cli
@@ -145,6 +157,24 @@ def test_claude_on_a_key_spends_that_key(claude: Purse) -> None:
     assert not any("authorization" in request.headers for request in claude.world.prompts(0))
     [attempt] = claude.world.attempts(task)
     assert attempt["billed_usd"] == attempt["cost_usd"] > 0
+    assert "pays with ANTHROPIC_API_KEY (test, metered)" in attempt["notes"]
+    assert kept(attempt) == ["ANTHROPIC_AUTH_TOKEN"]
+
+
+@pytest.mark.real_cli
+def test_opencode_never_sees_a_key_of_its_provider_that_nobody_named(opencode: Purse) -> None:
+    opencode.more = {**METERED, OWN_KEY: "sk-own-key"}
+    both = {"shell": f"git add value.txt {ENV_FILE} && git commit -qm 'set the value to 2'"}
+    opencode.world.script(0, [{"shell": f"env > {ENV_FILE}"}, EDIT, both, DONE])
+    task = opencode.world.add(opencode.world.brief("free", "Make value.txt hold 2."))
+    assert opencode.run().returncode == 0, opencode.world.story(task)
+
+    seen = dumped(opencode, task)
+    assert not set(opencode.more) & set(seen)
+    assert not set(opencode.more.values()) & set(seen.values())
+    [attempt] = opencode.world.attempts(task)
+    assert kept(attempt) == [OWN_KEY]
+    assert (attempt["credential"], attempt["billing"], attempt["billed_usd"]) == ("test", "free", 0)
 
 
 # --- refused before any process starts ----------------------------------------------------------------------------
@@ -394,7 +424,7 @@ def test_the_budget_of_a_task_ends_in_front_of_a_person(scripted: Purse) -> None
     body = script({"steps": [{"exit": 3}]})
     task = world.do(world.brief("one", body, budget={"attempts": {"total": 1}}), expect_exit=1)
     assert len(world.attempts(task)) == 1
-    assert "budget of the task used up: 1 attempts of 1 attempts" in world.task(task)["status_reason"]
+    assert "budget of the task used up: 1 attempt of 1 attempt" in world.task(task)["status_reason"]
 
 
 def url(purse: Purse) -> str:
