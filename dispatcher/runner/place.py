@@ -113,6 +113,7 @@ async def take_turn(ctx: Context, task: Task, checkout: Path) -> None:
                 await to_thread.run_sync(copies.let_go, checkout, user)
             with suppress(copies.Taken):
                 await to_thread.run_sync(begin_in_place, checkout, *own)
+                return
             continue
         if other is None:
             hint = f"if that home is gone: rm {checkout}/.git/{NAME}"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from dispatcher import harness, host
 from dispatcher.errors import InternalError
+from dispatcher.harness import last_commit
 from dispatcher.harness.base import BRIDGE_FILE
 from dispatcher.supervisor import spec
 from dispatcher.supervisor.transcript import lines
-from dispatcher.task import Attempt, ExitRecord, Outcome, OutcomeClass
+from dispatcher.task import Attempt, Evidence, ExitRecord, Outcome, OutcomeClass
 
 
 def read_outcome(attempt: Attempt, record: ExitRecord | None, now: float) -> Outcome:
@@ -30,6 +31,12 @@ def read_outcome(attempt: Attempt, record: ExitRecord | None, now: float) -> Out
     if record is None and not outcome.positive and outcome.kind in (OutcomeClass.UNKNOWN, OutcomeClass.EMPTY_OUTPUT):
         return replace(outcome, kind=OutcomeClass.LOST, reason="no exit record: the supervisor did not end by itself")
     return outcome
+
+
+def with_words(found: Evidence, folder: Path) -> Evidence:
+    """A hook that refused, with what it said."""
+    said = last_commit.answer(lines(folder / "stdout")) if found.hook_output is not None else ""
+    return replace(found, hook_output=f"{found.hook_output}; it said: {said}") if said else found
 
 
 def session_record(attempt: Attempt) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from dispatcher.repository.marker import identity_of
 from dispatcher.runner import consequences, offline
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
 from dispatcher.runner.place import Place, place_of
-from dispatcher.runner.reading import read_outcome
+from dispatcher.runner.reading import read_outcome, with_words
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.store import approvals, history, holds, queue
 from dispatcher.supervisor import client, spec
@@ -173,6 +173,7 @@ def look(place: Place, folder: Path) -> Evidence:
     assert place.base is not None
     note = delivery.clear_stale_lock(place.copy)
     found = evidence.inspect(place.copy, place.base, start, trace=folder / TRACE_FILE, target=place.target)
+    found = with_words(found, folder)
     return found if note is None else replace(found, notes=(*found.notes, note))
 
 

@@ -90,13 +90,15 @@ def test_a_hook_that_refuses_twice(real: World) -> None:
     row, attempts = real.task(task), real.attempts(task)
     assert row["status"] == "needs_human", real.story(task)
     assert [a["prompt"] for a in attempts] == ["first", "finish"]
-    assert "pre-commit" in row["status_reason"]
+    assert "pre-commit (exit code 1) refused the commit; it said: " in row["status_reason"]
+    assert "no-semicolon-in-value" in row["status_reason"]
     ref = attempts[-1]["snapshot_ref"]
     assert ref in row["status_reason"]
     assert real.git("show", f"{ref}:value.txt") == "2"
     assert real.git("status", "--porcelain") == ""
     finishing = next(request for request in real.prompts(0) if "Prompt: finish" in request.prompt)
     assert "pre-commit" in finishing.prompt
+    assert "no-semicolon-in-value" in finishing.prompt
 
 
 @pytest.mark.real_cli

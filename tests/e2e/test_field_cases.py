@@ -300,8 +300,10 @@ def test_102_and_106_a_hook_that_always_refuses_ends_with_a_person(world: World)
         ("first", "finish"),
     ]
     ref = world.attempts(task)[-1]["snapshot_ref"]
-    assert "pre-commit" in row["status_reason"]
+    assert "the hook pre-commit (exit code 1) refused the commit; it said: no tabs please" in row["status_reason"]
     assert ref in row["status_reason"]
+    for attempt in world.attempts(task)[1:]:
+        assert "no tabs please" in (Path(attempt["folder"]) / "prompt.md").read_text()
     assert world.git("show", f"{ref}:a.txt") == "a"
     assert world.branch_log(task) == []
     world.run("run")
