@@ -99,8 +99,7 @@ def _of_command(command: shell.Command, guards: bool) -> Part:
     dark = [path for path in writes if UNKNOWN in path or QUOTED in path]
     if guards and dark:
         tags, why = (*tags, "unclear"), why or "where the output goes cannot be told"
-    mentions = () if known.only_reads(command.words) else command.words[1:]
-    mentions = (*mentions, *command.mentions) if mentions else mentions
+    mentions = () if known.only_reads(command.words) else (*command.words[1:], *command.mentions)
     return Part("shell", command.words, writes, mentions, frozenset(Tag(tag) for tag in tags), why)
 
 

@@ -66,13 +66,17 @@ class _Parser:
 
     def _join(self, stages: list[list[Command]]) -> None:
         feeders: list[tuple[str, ...]] = []
+        texts: list[str] = []
         start = len(self.state.found) - sum(map(len, stages))
         for number, stage in enumerate(stages):
             if number:
                 for place in range(start, start + len(stage)):
                     old = self.state.found[place]
-                    self.state.found[place] = replace(old, reads_pipe=True, feeders=(*old.feeders, *feeders))
+                    self.state.found[place] = replace(
+                        old, reads_pipe=True, feeders=(*old.feeders, *feeders), mentions=(*old.mentions, *texts)
+                    )
             feeders += [command.words for command in stage]
+            texts += [text for command in stage for text in command.mentions]
             start += len(stage)
 
     def _command(self) -> None:
@@ -103,8 +107,12 @@ class _Parser:
         writes, text = self._redirections()
         for place in range(begin, len(self.state.found)):
             old = self.state.found[place]
-            given = old.stdin_text if text is None else text
-            self.state.found[place] = replace(old, writes=(*old.writes, *writes), stdin_text=given)
+            self.state.found[place] = replace(
+                old,
+                writes=(*old.writes, *writes),
+                stdin_text=old.stdin_text if text is None else text,
+                mentions=old.mentions if text is None else (*old.mentions, text),
+            )
         if text is not None and len(self.state.found) > begin:
             self._feed_again(begin)
 
@@ -256,7 +264,9 @@ class _Parser:
             else:
                 text = self._redirection(token, writes, text)
         plain = self._assignments(words)
-        self._start(plain, Command((), writes=tuple(writes), stdin_text=text, moved=self.state.moved))
+        mentions = () if text is None else (text,)
+        shared = Command((), tuple(writes), mentions, stdin_text=text, moved=self.state.moved)
+        self._start(plain, shared)
 
     def _assignments(self, words: list[Token]) -> list[Token]:
         """Takes the assignments that stand first, and gives the words after them."""

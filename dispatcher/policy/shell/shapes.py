@@ -23,7 +23,7 @@ class Command:
 
     words: tuple[str, ...]
     writes: tuple[str, ...] = ()  # files that its output goes to
-    mentions: tuple[str, ...] = ()  # here-documents and other texts that it is given
+    mentions: tuple[str, ...] = ()  # here-documents and here-strings that it is given, also through a pipe
     reads_pipe: bool = False  # its standard input is what another command writes
     feeders: tuple[tuple[str, ...], ...] = ()  # the commands that write it, whole pipeline
     stdin_text: str | None = None  # a here-document or here-string
