@@ -12,6 +12,8 @@ from dispatcher import programs, routing, scheduler
 from dispatcher.runner import walk
 from dispatcher.task import Billing, Candidate, Credential
 
+from .test_gate import gate
+
 CHOICE = routing.Choice(Candidate("one", "opencode", "a/b", Credential("c", Billing.FREE)), "first of the route")
 NOBODY = routing.Plan((), (), None, "opencode is not installed")
 FOUND = routing.Plan((CHOICE,), (), None, "first of the route")
@@ -52,8 +54,8 @@ def test_pauses_of_workers_that_met_on_one_trouble_differ() -> None:
     assert (walk.spread(3.0, "1-0000"), walk.spread(3.0, "1-ffff")) == (3.0, 4.5)
 
 
-@pytest.mark.parametrize(("heavy", "pauses"), [(True, 3), (False, 0)])
-def test_real_clis_start_one_after_the_other(heavy: bool, pauses: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("harness", "pauses"), [("opencode", 3), ("scripted", 0)])
+def test_real_clis_start_one_after_the_other(harness: str, pauses: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their first moments, in which they meet on a store of their own and take a core each, do not fall together."""
     told: list[object] = []
 
@@ -62,8 +64,9 @@ def test_real_clis_start_one_after_the_other(heavy: bool, pauses: int, monkeypat
 
     tasks: list[Any] = [1, 2, 3]
     loop = object.__new__(scheduler.Loop)
-    gate = SimpleNamespace(busy=None, open=lambda: True, heavy=heavy)
-    vars(loop).update(gate=gate, ctx=SimpleNamespace(config=None, store=None, owner=""), options=None)
+    vars(loop).update(
+        gate=gate(monkeypatch, [None], harness)[0], ctx=SimpleNamespace(config=None, store=None, owner=""), options=None
+    )
     vars(loop).update(ends=lambda: False, begin=lambda group, task: told.append(f"task {task}"))
     monkeypatch.setattr(scheduler, "claim", lambda *_: tasks.pop(0) if tasks else None)
     monkeypatch.setattr(anyio, "sleep", sleep)
@@ -71,4 +74,4 @@ def test_real_clis_start_one_after_the_other(heavy: bool, pauses: int, monkeypat
     anyio.run(loop.claim_all, group)
     assert [item for item in told if isinstance(item, str)] == ["task 1", "task 2", "task 3"]
     assert told.count(scheduler.STAGGER) == pauses
-    assert told[:2] == ["task 1", scheduler.STAGGER if heavy else "task 2"]
+    assert told[:2] == ["task 1", scheduler.STAGGER if pauses else "task 2"]
