@@ -1,60 +1,46 @@
 """Task copies: the folder a worker works in, made from a pinned commit and never from the person's uncommitted files.
 
-A copy is what `git clone --shared` makes (own refs, own index, the target's objects as alternates), built from plumbing
-so that no hook, filter or upload-pack command of the target runs, and so that sparse, shallow and unborn targets work.
-It is made under another name and renamed, so a copy exists whole or not at all; a marker inside its git folder, never
-in the work tree, says whose it is.
-
-What a person's clone would have, the copy has: identity, signing, filters, LFS, merge and diff drivers, hooks (copied,
-so that the worker's own commits meet them) and the remotes' names and URLs. What it does not have: passwords in those
-URLs, and upstreams (`push.default=nothing`), so nothing is pushed unless a push names where to, with a credential that
-the worker does not have by default.
+A copy is a shared clone (`shared_clone`), a worktree, or the repository itself. It is made under another name and
+renamed, so a copy exists whole or not at all; a marker inside its git folder, never in the work tree, says whose it is.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from dispatcher.errors import GitError, Refused, RepositoryError
-from dispatcher.repository import lfs
 from dispatcher.repository import marker as mark
-from dispatcher.repository.git import INFO, Layout, View, call, layout, quoted_config, quoted_path, view
+from dispatcher.repository import shared_clone
+from dispatcher.repository.git import Layout, View, call, layout, view
 from dispatcher.repository.keeping import new_ref, unkept, word
 from dispatcher.repository.marker import Marker
 from dispatcher.task import CopyMode
 
 WORK_BRANCH = "dispatcher-work"  # the copy's branch when the base is not a branch of the target
 
-# Sections of the target's own configuration that the worker's git may need; a person's global one it reads itself.
-COPIED = frozenset(
-    {
-        *("user", "author", "committer", "commit", "tag", "gpg", "filter", "lfs", "merge", "diff", "i18n", "rebase"),
-        *("apply", "color"),
-        *("core.autocrlf", "core.eol", "core.safecrlf", "core.filemode", "core.symlinks", "core.ignorecase"),
-        *("core.precomposeunicode", "core.sparsecheckout", "core.sparsecheckoutcone", "core.excludesfile"),
-        *("core.attributesfile", "core.commentchar", "core.whitespace"),
-    }
-)
-
 
 @dataclass(frozen=True)
 class Target:
-    """A repository that a person named. `notes` are things worth a warning, in words."""
+    """A repository that a person named."""
 
     root: Path
     git_dir: Path
     common: Path
-    notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         return Layout(self.root, self.git_dir, self.common)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Things worth a warning, in words."""
+        return _warnings(self)
 
 
 @dataclass(frozen=True)
@@ -76,19 +62,20 @@ def resolve(path: Path) -> Target:
     """The repository that holds `path`. RepositoryError when there is none, when it is bare, the home folder or /."""
     if not path.is_dir():
         raise RepositoryError(f"{path} is not a folder", hint="name the folder of a git repository")
-    found = call(["rev-parse", "--is-bare-repository", "--absolute-git-dir", "--git-common-dir"], cwd=path, ok=(0, 128))
-    if found.code != 0:
+    asked = ("--is-bare-repository", "--absolute-git-dir", "--git-common-dir", "--show-toplevel")
+    found = call(["rev-parse", *asked], cwd=path, ok=(0, 128))
+    said = found.text.split("\n")
+    if said[0] == "true":
+        raise RepositoryError(f"{path} is a bare repository", hint="name a checkout of it; work starts from files")
+    if found.code != 0 or len(said) != len(asked):
         if "not a git repository" in found.err:
             raise RepositoryError(f"{path} is not a git repository", hint=f"run `git init {path}` first")
         raise GitError(f"{path}: {found.err.strip()}", command="git rev-parse", stderr=found.err, code=found.code)
-    bare, git_dir, common = found.text.split("\n")
-    if bare == "true":
-        raise RepositoryError(f"{path} is a bare repository", hint="name a checkout of it; work starts from files")
-    root = Path(call(["rev-parse", "--show-toplevel"], cwd=path).text)
+    _, git_dir, common, top = said
+    root = Path(top)
     if root in (Path("/"), Path.home()):
         raise RepositoryError(f"{root} is too large to be a target", hint="name the repository of one project")
-    target = Target(root, Path(git_dir), Path(os.path.normpath(path / common)))
-    return Target(target.root, target.git_dir, target.common, _warnings(target))
+    return Target(root, Path(git_dir), Path(os.path.normpath(path / common)))
 
 
 def _warnings(target: Target) -> tuple[str, ...]:
@@ -130,7 +117,8 @@ def prepare(
     if mode is not CopyMode.CLONE:
         _refuse_dubious(of)
     with view(of) as seen:
-        sha, branch = _base(seen, base)
+        refs = seen.all_refs(*shared_clone.REFS)
+        sha, branch = _base(seen, base, refs)
     if sha is not None and pin:
         new_ref(of, base_ref(marker, identity), sha, "dispatcher: base")
     if mode is CopyMode.IN_PLACE:
@@ -144,7 +132,7 @@ def prepare(
     except OSError as error:
         raise RepositoryError(f"{copy} cannot be made: {error}") from error
     whose = Marker(marker, mode, sha, branch, identity=identity)
-    return (_worktree if mode is CopyMode.WORKTREE else _clone)(of, copy, whose)
+    return _worktree(of, copy, whose) if mode is CopyMode.WORKTREE else _clone(of, copy, whose, refs)
 
 
 def base_ref(marker: str, identity: str = "") -> str:
@@ -179,17 +167,18 @@ def let_go(checkout: Path, user: tuple[str, str]) -> None:
 def commit_of(target: Path, base: str | None) -> str | None:
     """The commit that a copy would start from now; None in a repository without one."""
     with view(resolve(target).layout) as seen:
-        return _base(seen, base)[0]
+        return _base(seen, base, seen.all_refs("refs/heads"))[0]
 
 
-def _base(seen: View, base: str | None) -> tuple[str | None, str | None]:
+def _base(seen: View, base: str | None, refs: Mapping[str, tuple[str, str]]) -> tuple[str | None, str | None]:
     """The commit to start from and the name of the copy's branch (None: detached, as the target itself is)."""
     if base is None:
-        return seen.sha("HEAD"), seen.branch()
+        heads = {name: sha for name, (sha, _) in refs.items() if name.startswith("refs/heads/")}
+        return seen.head(heads), seen.branch()
     sha = seen.sha(base)
     if sha is None:
         raise RepositoryError(f"{seen.of.root} has no commit called {base}", hint="`base` is a branch, tag or commit")
-    return sha, base if seen.refs(f"refs/heads/{base}") else WORK_BRANCH
+    return sha, base if f"refs/heads/{base}" in refs else WORK_BRANCH
 
 
 def _refuse_inside(of: Layout, copy: Path) -> None:
@@ -223,13 +212,14 @@ def _existing(of: Layout, copy: Path, mode: CopyMode, marker: str, identity: str
 # --- a shared clone -----------------------------------------------------------------------------------------------
 
 
-def _clone(of: Layout, copy: Path, whose: Marker) -> CopyInfo:
+def _clone(of: Layout, copy: Path, whose: Marker, refs: Mapping[str, tuple[str, str]]) -> CopyInfo:
     sha, branch = whose.base, whose.branch
     unfinished = copy.with_name(f".{copy.name}.unfinished")  # of a dispatcher that was killed: no worker was ever in it
     if unfinished.exists():
         delete_tree(unfinished)
     try:
-        notes = build(of, Layout(unfinished, unfinished / ".git", unfinished / ".git"), sha, branch)
+        new = Layout(unfinished, unfinished / ".git", unfinished / ".git")
+        notes = shared_clone.build(of, new, sha, branch, refs)
         mark.write(layout(unfinished), replace(whose, notes=notes))
         if copy.exists():
             copy.rmdir()  # empty, or it would have been refused
@@ -237,107 +227,6 @@ def _clone(of: Layout, copy: Path, whose: Marker) -> CopyInfo:
     except OSError as error:
         raise RepositoryError(f"{copy} cannot be made: {error}") from error
     return CopyInfo(copy, sha, branch, branch is None, CopyMode.CLONE, False, notes)
-
-
-def build(of: Layout, new: Layout, sha: str | None, branch: str | None) -> tuple[str, ...]:
-    """A shared clone of one repository with its work tree at `sha`. Returns what a reader should know."""
-    config = of.config()
-    form = {key: value for _, key, value in config}.get("extensions.objectformat", "sha1")
-    new.root.mkdir(parents=True, exist_ok=True)
-    new.git_dir.mkdir(parents=True, exist_ok=True)
-    env = {"GIT_DIR": str(new.git_dir), "GIT_WORK_TREE": str(new.root)}
-    call(["init", "--quiet", "--template=", f"--object-format={form}"], cwd=new.root, env=env)
-    (new.objects / "info" / "alternates").write_text(quoted_path(of.objects) + "\n", errors="surrogateescape")
-    with (new.git_dir / "config").open("a", errors="surrogateescape") as file:
-        file.write(quoted_config(_copied_config(of, config)))
-    with view(of) as seen:
-        _write_refs(seen, new, sha, branch)
-    _copy_info(of, new)
-    _copy_hooks(of, new)
-    return _check_out(of, new, sha, config) if sha is not None else ()
-
-
-def _copied_config(of: Layout, config: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    kept = [("gc.auto", "0"), ("maintenance.auto", "false"), ("push.default", "nothing")]
-    for scope, key, value in config:
-        section, _, rest = key.partition(".")
-        if scope not in ("local", "worktree"):
-            continue
-        if section == "remote" and rest.rpartition(".")[2] in ("url", "fetch"):
-            kept.append((key, _without_password(value)))
-        elif key == "core.hookspath":
-            own = os.path.isabs(value) and Path(value).is_relative_to(of.root)
-            kept.append((key, str(Path(value).relative_to(of.root)) if own else value))  # git takes it from the root
-        elif section in COPIED or key in COPIED:
-            kept.append((key, value))
-    return kept
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", lambda m: m[1] if "ssh" not in m[1] else m[0], url)
-
-
-def _write_refs(seen: View, new: Layout, sha: str | None, branch: str | None) -> None:
-    """Branches, tags and remote-tracking branches as they are in the target, and HEAD; all in one file."""
-    refs = {name: (value, "") for name, value in seen.refs("refs/heads", "refs/remotes").items()}
-    for line in seen.run("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags").out.split(
-        b"\n"
-    ):
-        if line:
-            plain, peeled, name = os.fsdecode(line).split(" ", 2)
-            refs[name] = (plain, peeled)
-    if sha is not None and branch is not None:
-        refs[f"refs/heads/{branch}"] = (sha, "")
-    lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
-    for name in sorted(refs, key=os.fsencode):
-        plain, peeled = refs[name]
-        lines.append(f"{plain} {name}\n" + (f"^{peeled}\n" if peeled else ""))
-    (new.git_dir / "packed-refs").write_text("".join(lines), errors="surrogateescape")
-    head = f"ref: refs/heads/{branch}" if branch is not None else sha
-    (new.git_dir / "HEAD").write_text(f"{head}\n", errors="surrogateescape")
-
-
-def _copy_info(of: Layout, new: Layout) -> None:
-    (new.git_dir / "info").mkdir(exist_ok=True)
-    for source, name in [(of.common, "shallow"), *((of.common / "info", n) for n in INFO)]:
-        if (source / name).is_file():
-            into = new.git_dir / "info" if source.name == "info" else new.git_dir
-            shutil.copyfile(source / name, into / name)
-
-
-def _copy_hooks(of: Layout, new: Layout) -> None:
-    hooks = of.common / "hooks"
-    if hooks.is_dir():
-        shutil.copytree(hooks, new.git_dir / "hooks", ignore=shutil.ignore_patterns("*.sample"), symlinks=False)
-
-
-def _check_out(of: Layout, new: Layout, sha: str, config: list[tuple[str, str, str]]) -> tuple[str, ...]:
-    with view(new) as seen:
-        seen.run("read-tree", "--reset", "-u", sha)
-        missing = lfs.fill(seen, of) if (new.root / ".gitattributes").exists() else []
-        notes = [f"LFS content is not in the target: {path}" for path in missing]
-        notes += _submodules(of, new, seen)
-    drivers = {key.split(".")[1] for _, key, _ in config if key.startswith("filter.")} - {"lfs"}
-    notes += [f"files of the filter {name!r} are as they are stored: no filter was run" for name in sorted(drivers)]
-    return tuple(notes)
-
-
-def _submodules(of: Layout, new: Layout, seen: View) -> list[str]:
-    """Each submodule that is checked out in the target, as a shared clone of its own; the others are named."""
-    notes = []
-    for path, sha in seen.gitlinks().items():
-        try:
-            source = layout(of.root / path)
-        except RepositoryError:
-            notes.append(f"submodule {path} is not checked out in the target, and not in the copy")
-            continue
-        inner = Layout(new.root / path, new.git_dir / "modules" / path, new.git_dir / "modules" / path)
-        notes += build(source, inner, sha, None)
-        up = os.path.relpath(inner.git_dir, inner.root)
-        (inner.root / ".git").write_text(f"gitdir: {up}\n", errors="surrogateescape")
-        back = os.path.relpath(inner.root, inner.git_dir)
-        call(["config", "--file", str(inner.git_dir / "config"), "core.worktree", back], cwd=inner.root)
-    return notes
 
 
 # --- a worktree ---------------------------------------------------------------------------------------------------
@@ -359,7 +248,7 @@ def _worktree(of: Layout, copy: Path, whose: Marker) -> CopyInfo:
         raise RepositoryError(f"the branch {name} holds work: {there}", hint=f"rename or remove the branch {name}")
     of.run("worktree", "add", "--no-checkout", *([] if there else ["-b", name]), str(copy), name if there else sha)
     new = layout(copy)
-    notes = _check_out(of, new, sha, of.config())
+    notes = shared_clone.check_out(of, new, sha, of.config())
     mark.write(new, replace(whose, branch=name, notes=notes))
     return CopyInfo(copy, sha, name, False, CopyMode.WORKTREE, False, notes)
 
@@ -414,6 +303,13 @@ def delete_tree(folder: Path) -> None:
     shutil.rmtree(folder, onerror=allow)
 
 
+def _layout_of(target: Path) -> Layout:
+    try:
+        return layout(target)
+    except RepositoryError:  # a folder inside of it was named
+        return resolve(target).layout
+
+
 def remove(copy: Path, target: Path) -> None:
     """Delete a copy, but only when everything in it is on a ref of the target. Refused names what would be lost.
 
@@ -425,7 +321,7 @@ def remove(copy: Path, target: Path) -> None:
     if there.mode is CopyMode.IN_PLACE:
         mark.erase(here)
         return
-    of = resolve(target).layout
+    of = _layout_of(target)
     lost = unkept(here, of)
     if lost:
         raise Refused(f"{copy} is not removed; not on any ref: {', '.join(lost[:5])}", hint="keep it on a ref first")

@@ -22,10 +22,12 @@ from dispatcher.repository.keeping import NAMES, identity, keep, state_tree, tra
 from dispatcher.task import Commit
 
 __all__ = [
+    "Conflict",
     "Delivered",
     "How",
     "accept_into",
     "clear_stale_lock",
+    "combined",
     "contains",
     "deliver",
     "diff",
@@ -43,6 +45,10 @@ class How(StrEnum):
     FF = "ff"
     MERGE = "merge"
     SQUASH = "squash"
+
+
+class Conflict(Refused):
+    """Results that cannot be merged without a person."""
 
 
 @dataclass(frozen=True)
@@ -206,15 +212,51 @@ def _combined(seen: View, old: str, new: str, commit: str, into: str, how: How, 
         if not seen.is_ancestor(old, new):
             raise Refused(f"{into} has moved: no fast-forward", hint="accept with a merge or a squash")
         return new
-    merged = seen.run("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", old, new, ok=(0, 1))
-    tree, *paths = [os.fsdecode(part) for part in merged.out.split(b"\0") if part]
-    if merged.code == 1:
-        raise Refused(f"conflicts with {into}: {', '.join(dict.fromkeys(paths))}", hint="nothing was changed")
+    tree, paths = _merge(seen, old, new)
+    if paths:
+        raise Refused(f"conflicts with {into}: {', '.join(paths)}", hint="nothing was changed")
     parents = ("-p", old, "-p", new) if how is How.MERGE else ("-p", old)
     text = message or (f"Merge {commit} into {into}" if how is How.MERGE else _squashed(seen, old, new))
     return seen.run(
         "commit-tree", tree, *parents, stdin=os.fsencode(text + "\n"), env=_person(seen.of, required=True)
     ).text
+
+
+def _merge(seen: View, old: str, new: str) -> tuple[str, list[str]]:
+    """The tree of a merge that no work tree has seen, and the paths that conflict in it."""
+    merged = seen.run("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", old, new, ok=(0, 1))
+    tree, *paths = [os.fsdecode(part) for part in merged.out.split(b"\0") if part]
+    return tree, list(dict.fromkeys(paths)) if merged.code == 1 else []
+
+
+def combined(target: Path, results: Mapping[str, str]) -> str:
+    """A commit that holds all of these (words for people -> commit): one that has the others in it, else a merge.
+
+    The merge is ours: its date is that of its newest parent, so that the same results give the same commit again.
+    """
+    names: list[str] = []
+    with view(resolve(target).layout) as seen:
+        whole = ""
+        for name, commit in results.items():
+            if not whole or seen.is_ancestor(whole, commit):
+                whole = commit
+            elif not seen.is_ancestor(commit, whole):
+                tree, paths = _merge(seen, whole, commit)
+                if paths:
+                    shown = ", ".join(paths[:10]) + (f" and {len(paths) - 10} more" if len(paths) > 10 else "")
+                    raise Conflict(f"the results of {' and '.join([*names, name])} conflict in {shown}")
+                whole = _merged(seen, tree, [whole, commit], [*names, name])
+            names.append(name)
+    return whole
+
+
+def _merged(seen: View, tree: str, parents: Sequence[str], names: Sequence[str]) -> str:
+    dates = seen.run("log", "--no-walk", "--format=%ct", "--no-show-signature", *parents, "--").text.split("\n")
+    at = f"{max(int(date) for date in dates)} +0000"
+    env = {**identity("dispatcher", "dispatcher@localhost"), "GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
+    words = [word for parent in parents for word in ("-p", parent)]
+    message = os.fsencode(f"Merge the results of {' and '.join(names)}\n")
+    return seen.run("commit-tree", tree, *words, stdin=message, env=env).text
 
 
 def _squashed(seen: View, old: str, new: str) -> str:

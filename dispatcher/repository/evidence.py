@@ -25,6 +25,7 @@ from dispatcher.task import Commit, CopyMode, Evidence
 SCRATCH = (".claude/settings.local.json", ".opencode/", ".claude/.cache/")
 WALKED = 50_000  # entries of ignored folders that are looked at
 COMMITS = 500
+NAMED_PATHS = 200  # of one git command; more would make it too long
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,13 @@ def snapshot(copy: Path) -> TaskBase:
     of = layout(copy)
     first = _stamp(of)
     with view(of) as seen:
-        entries = status(seen)
+        entries, heads = status(seen), seen.refs("refs/heads", "refs/stash")
         taken = TaskBase(
-            base=seen.sha("HEAD"),
+            base=seen.head(heads),
             branch=seen.branch(),
             detached=seen.branch() is None,
             dirty=hashes(seen, entries),
-            heads=seen.refs("refs/heads", "refs/stash"),
+            heads=heads,
             git_dir=str(of.git_dir),
         )
     return replace(taken, taken_at=_stamp(of, after=first))
@@ -117,13 +118,13 @@ class _Inspection:
 
     def evidence(self) -> Evidence:
         seen, base, of = self.seen, self.base, self.seen.of
-        head, branch = seen.sha("HEAD"), seen.branch()
-        entries = status(seen)
-        now = hashes(seen, entries)
         # The branches of a worktree are everybody's: a person's commit on one of them is not this worker's.
         heads = seen.refs("refs/heads", "refs/stash") if self.mode is CopyMode.CLONE else {}
+        head, branch = seen.head(heads), seen.branch()
+        entries = status(seen)
+        now = hashes(seen, entries)
         dirty, scratch = self._split(now, {e.path for e in entries if e.state == "??"})
-        rewritten = base.base is not None and (head is None or not seen.is_ancestor(base.base, head))
+        rewritten = base.base not in (None, head) and (head is None or not seen.is_ancestor(str(base.base), head))
         commits = self._commits(head)
         self._tell(now, commits, branch)
         files, insertions, deletions = self._extent(head, dirty, entries)
@@ -186,17 +187,20 @@ class _Inspection:
 
     def _extent(self, head: str | None, dirty: Sequence[str], entries: Sequence[Entry]) -> tuple[list[str], int, int]:
         """Every path that differs from the base, with inserted and deleted lines."""
-        seen, base = self.seen, self.base.base
-        empty = seen.run("hash-object", "-t", "tree", "--stdin").text
+        seen = self.seen
+        base = self.base.base or seen.run("hash-object", "-t", "tree", "--stdin").text  # the empty tree
         tracked = {e.path for e in entries if e.state != "??"}
         out = b""
         if head is not None and head != base:
-            out = seen.run("diff-tree", "-r", "--numstat", *DIFF, base or empty, head).out
+            out = seen.run("diff-tree", "-r", "--numstat", *DIFF, base, head).out
         counts = _numstat(out)
         touched = [path for path in dirty if path in tracked]
         if touched:
-            whole = _numstat(seen.run("diff-index", "--numstat", *DIFF, base or empty).out)
-            counts = {p: whole[p] for p in {*counts, *touched} if p in whole}
+            asked = {*counts, *touched}
+            # git looks at every file of the index again, unless it is told which ones are meant.
+            only = ("--", *sorted(asked, key=os.fsencode)) if len(asked) <= NAMED_PATHS else ()
+            whole = _numstat(seen.run("diff-index", "--numstat", *DIFF, base, *only).out)
+            counts = {p: whole[p] for p in asked if p in whole}
         for path in dirty:
             if path not in tracked:
                 counts[path] = (_lines(seen.of.root / path), 0)

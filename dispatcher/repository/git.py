@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -159,8 +160,19 @@ class Layout:
         """For commands that only read configuration as text or move refs; all others belong in a `view`."""
         return call(arguments, cwd=self.git_dir, env={"GIT_DIR": str(self.git_dir), **(env or {})}, stdin=stdin, ok=ok)
 
+    def refs(self, *patterns: str) -> dict[str, str]:
+        """Full ref names and what they point at, tags peeled to their commit."""
+        return {name: peeled or sha for name, (sha, peeled) in _refs(self.run(*LIST_REFS, *patterns)).items()}
+
     def config(self) -> list[tuple[str, str, str]]:
-        """Scope (system, global, local, worktree), key and value, in the order in which later ones win."""
+        """Scope (system, global, local, worktree), key and value, in the order in which later ones win.
+
+        Asked for once: a layout lives as long as one operation.
+        """
+        return self._config
+
+    @cached_property
+    def _config(self) -> list[tuple[str, str, str]]:
         everyone = {"GIT_CONFIG_NOSYSTEM": "", "GIT_CONFIG_GLOBAL": ""}
         fields = self.run("config", "--list", "--show-scope", "-z", env=everyone).out.split(b"\0")
         found = []
@@ -169,6 +181,15 @@ class Layout:
             if scope != b"command":  # our own options
                 found.append((os.fsdecode(scope), os.fsdecode(key), os.fsdecode(value) if has_value else "true"))
         return found
+
+
+LIST_REFS = ("for-each-ref", "--format=%(refname)%00%(objectname)%00%(*objectname)")
+
+
+def _refs(listed: Result) -> dict[str, tuple[str, str]]:
+    """Full ref names, what they point at, and the commit of a tag object (else empty)."""
+    fields = (os.fsdecode(line).split("\0") for line in listed.out.split(b"\n") if line)
+    return {name: (sha, peeled) for name, sha, peeled in fields}
 
 
 def layout(root: Path) -> Layout:
@@ -237,15 +258,30 @@ class View:
 
     def branch(self) -> str | None:
         """The short name of the branch that HEAD is on (also when it has no commit yet), None when detached."""
+        ref = self.head_ref()
+        return None if ref is None else ref.removeprefix("refs/heads/")
+
+    def head_ref(self) -> str | None:
+        """The full ref that HEAD names, None when detached. Read as git wrote it; what is neither is asked of git."""
+        head = (self.folder / "HEAD").read_bytes().strip()
+        if head.startswith(b"ref: refs/") and not head.endswith(b"/.invalid"):  # that is how a reftable is marked
+            return os.fsdecode(head[len(b"ref: ") :])
+        if len(head) in (40, 64) and not head.strip(b"0123456789abcdef"):
+            return None
         found = self.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
-        return found.text.removeprefix("refs/heads/") if found.code == 0 else None
+        return found.text if found.code == 0 else None
+
+    def head(self, refs: Mapping[str, str]) -> str | None:
+        """The commit of HEAD, None without one; git is asked only when these refs do not say it."""
+        return refs.get(self.head_ref() or "") or self.sha("HEAD")
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """Full ref names and what they point at, tags peeled to their commit."""
-        form = "%(refname)%00%(objectname)%00%(*objectname)"
-        lines = self.run("for-each-ref", f"--format={form}", *patterns).out.split(b"\n")
-        fields = (os.fsdecode(line).split("\0") for line in lines if line)
-        return {name: peeled or sha for name, sha, peeled in fields}
+        return {name: peeled or sha for name, (sha, peeled) in self.all_refs(*patterns).items()}
+
+    def all_refs(self, *patterns: str) -> dict[str, tuple[str, str]]:
+        """The same with tags as they are, and the commit of each tag object."""
+        return _refs(self.run(*LIST_REFS, *patterns))
 
     def gitlinks(self) -> dict[str, str]:
         """Paths and commits of the submodules that the index names. Cheap when there is no sign of a submodule."""
@@ -259,11 +295,16 @@ class View:
 
 
 @contextmanager
-def view(of: Layout, *, writes_to: Layout | None = None) -> Iterator[View]:
-    """A view of a repository. With `writes_to`, new objects go into that other repository, and both are read."""
+def view(
+    of: Layout, *, writes_to: Layout | None = None, like: Sequence[tuple[str, str, str]] | None = None
+) -> Iterator[View]:
+    """A view of a repository. With `writes_to`, new objects go into that other repository, and both are read.
+
+    `like` is its configuration where the caller knows it: a clone that was made a moment ago.
+    """
     folder = Path(tempfile.mkdtemp(prefix="dispatcher-view-"))
     try:
-        config = _allowed(of)
+        config = _allowed(of.config() if like is None else like)
         (folder / "config").write_text(quoted_config(config), errors="surrogateescape")
         shutil.copyfile(of.git_dir / "HEAD", folder / "HEAD")
         (folder / "info").mkdir()
@@ -283,8 +324,8 @@ def view(of: Layout, *, writes_to: Layout | None = None) -> Iterator[View]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _allowed(of: Layout) -> list[tuple[str, str]]:
-    kept = {key: value for _, key, value in of.config() if key in ALLOWED}
+def _allowed(config: Sequence[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    kept = {key: value for _, key, value in config if key in ALLOWED}
     version = "1" if any(key.startswith("extensions.") for key in kept) else "0"
     return [("core.repositoryformatversion", version), ("core.bare", "false"), ("checkout.workers", "0"), *kept.items()]
 

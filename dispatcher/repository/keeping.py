@@ -48,14 +48,14 @@ def state_tree(seen: View, entries: Sequence[worktree.Entry] | None = None) -> s
         return seen.run("write-tree", index=index).text
 
 
-def tips(seen: View) -> list[str]:
-    """Commits that may end a line of work in the copy: HEAD first, then branches, stashes and reflog leftovers."""
-    head = seen.sha("HEAD")
+def tips(seen: View) -> tuple[str | None, list[str]]:
+    """HEAD, and the commits that may end a line of work in the copy: it first, branches, stashes, reflog leftovers."""
     own = seen.of.git_dir == seen.of.common  # a worktree's branches are the target's own
-    named = list(seen.refs("refs/heads", "refs/stash").values()) if own else []
+    refs = seen.refs("refs/heads", "refs/stash") if own else {}
+    head, named = seen.head(refs), list(refs.values())
     logs = [seen.of.git_dir / "logs" / "HEAD", *([seen.of.git_dir / "logs" / "refs" / "stash"] if own else [])]
     logged = [sha for log in logs for sha in _logged(log)]
-    return list(dict.fromkeys([*([head] if head else []), *named, *_present(seen, logged)]))
+    return head, list(dict.fromkeys([*([head] if head else []), *named, *_present(seen, logged)]))
 
 
 def _logged(log: Path) -> list[str]:
@@ -77,10 +77,11 @@ def _present(seen: View, shas: Sequence[str]) -> list[str]:
 
 def missing(seen: View, found: Sequence[str], target: Layout) -> list[str]:
     """Those of the commits that no ref of the target holds, only the ends of each line; HEAD stays first."""
+    refs = set(target.refs().values()) if found else set()
+    found = [sha for sha in found if sha not in refs]
     if not found:
         return []
-    with view(target) as there:
-        held = _present(seen, list(set(there.refs().values())))
+    held = _present(seen, list(refs))
     spec = "".join(f"{sha}\n" for sha in [*found, *(f"^{sha}" for sha in held)]).encode()
     lines = seen.run("rev-list", "--parents", "--stdin", stdin=spec).text.split("\n")
     made = [line.split(" ") for line in lines if line]
@@ -97,8 +98,7 @@ def keep(copy: Path, target: Path, *, task: str, attempt: str) -> str | None:
     here, there = layout(copy), layout(target)
     ref = f"refs/dispatcher/{word(task)}/{word(attempt)}"
     with view(here, writes_to=there) as seen:
-        head = seen.sha("HEAD")
-        ends = tips(seen)
+        head, ends = tips(seen)
         parents = missing(seen, ends, there)
         tree = state_tree(seen)
         before = _kept_before(seen, there, ref, tree, ends)
@@ -189,18 +189,24 @@ def transfer(seen: View, target: Layout, commits: Sequence[str]) -> None:
 def unkept(copy: Layout, target: Layout) -> list[str]:
     """What would be lost with the copy, in words. Empty: every commit and every file is on a ref of the target."""
     with view(copy, writes_to=target) as seen:
-        lost = [f"commit {sha[:12]}" for sha in missing(seen, tips(seen), target)]
+        head, ends = tips(seen)
+        lost = [f"commit {sha[:12]}" for sha in missing(seen, ends, target)]
         entries = worktree.status(seen)
-        head, tree = seen.sha("HEAD"), state_tree(seen, entries)
-        clean = head is not None and seen.run("rev-parse", f"{head}^{{tree}}").text == tree
-        if not clean and (head is not None or _has_files(seen, tree)):
-            kept = target.run("for-each-ref", "--format=%(tree)", "refs/dispatcher").text.split("\n")
-            lost += [] if tree in kept else ["uncommitted changes"]
+        lost += _unkept_state(seen, target, head, entries) if entries else []  # without any, the files are HEAD's
         lost += [f"the repository {e.path}" for e in entries if e.path.endswith("/")]
         lost += [
             f"the submodule {path}" for path, sha in seen.gitlinks().items() if not _plain(seen, target, path, sha)
         ]
     return lost
+
+
+def _unkept_state(seen: View, target: Layout, head: str | None, entries: Sequence[worktree.Entry]) -> list[str]:
+    tree = state_tree(seen, entries)
+    clean = head is not None and seen.run("rev-parse", f"{head}^{{tree}}").text == tree
+    if clean or (head is None and not _has_files(seen, tree)):
+        return []
+    kept = target.run("for-each-ref", "--format=%(tree)", "refs/dispatcher").text.split("\n")
+    return [] if tree in kept else ["uncommitted changes"]
 
 
 def _plain(seen: View, target: Layout, path: str, sha: str) -> bool:

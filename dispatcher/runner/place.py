@@ -13,7 +13,7 @@ import anyio
 from anyio import to_thread
 
 from dispatcher import checks
-from dispatcher.errors import NotFound, RepositoryError
+from dispatcher.errors import NotFound, Refused, RepositoryError
 from dispatcher.repository import copies, delivery, evidence
 from dispatcher.repository.marker import NAME, identity_of
 from dispatcher.runner.settings import Settings
@@ -165,15 +165,21 @@ def own_folder(wanted: Path, number: int, identity: str) -> Path:
 
 
 def starting_point(ctx: Context, task: Task, settings: Settings) -> str | None:
-    """The brief's `base`, else the result of the task it comes after, else the repository's `base`, else None (HEAD).
+    """The brief's `base`, else the results of the tasks it comes after, else the repository's `base`, else None (HEAD).
 
-    A result that was accepted into a branch counts as what it became there; one that the ordinary start holds already
-    needs no other start.
+    Several results are merged. One that was accepted into a branch counts as what it became there; one that the
+    ordinary start holds already needs no other start. Refused when they conflict.
     """
-    before = queue.predecessor(ctx.store, task.id)
-    if settings.brief.base is not None or before is None or task.repository is None:
+    if settings.brief.base is not None or task.repository is None:
         return settings.brief.base or settings.base
-    result = reviews.landed(ctx.store, before.id) or before.result_commit
-    assert result is not None  # a predecessor is one with a result
-    held = delivery.contains(Path(task.repository), result, by=settings.base or "HEAD")
-    return settings.base if held else result
+    target, ordinary = Path(task.repository), settings.base or "HEAD"
+    results: dict[str, str] = {}
+    for before in queue.predecessors(ctx.store, task.id):
+        result = reviews.landed(ctx.store, before.id) or before.result_commit
+        if result is not None and not delivery.contains(target, result, by=ordinary):
+            results[f"task {before.id}"] = result
+    try:
+        return delivery.combined(target, results) if results else settings.base
+    except delivery.Conflict as conflict:
+        hint = f"merge their branches by hand and name the result as `base`: dispatcher edit {task.id}, then retry it"
+        raise Refused(conflict.message, hint=hint) from conflict

@@ -422,11 +422,11 @@ def blockers(store: Store, task_id: int) -> list[Blocker]:
     return [Blocker(row["id"], Status(row["status"]), row["kind"]) for row in rows]
 
 
-def predecessor(store: Store, task_id: int) -> Task | None:
-    """The newest task that this one comes after and that left a commit in the same repository: its starting point."""
-    row = store.first(
+def predecessors(store: Store, task_id: int) -> list[Task]:
+    """The tasks that this one comes after and that left a commit in the same repository, by id: it starts from them."""
+    rows = store.read(
         "SELECT n.* FROM task t JOIN dependency d ON d.task_id = t.id JOIN task n ON n.id = d.needs_task_id "
-        "WHERE t.id = ? AND n.result_commit IS NOT NULL AND n.repository IS t.repository ORDER BY n.id DESC LIMIT 1",
+        "WHERE t.id = ? AND n.result_commit IS NOT NULL AND n.repository IS t.repository ORDER BY n.id",
         (task_id,),
     )
-    return None if row is None else task_of(row)
+    return [task_of(row) for row in rows]

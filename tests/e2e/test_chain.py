@@ -134,3 +134,55 @@ def test_circles_and_unknown_names_queue_nothing(world: World) -> None:
     assert refused.returncode == 2
     assert "2.md: there is no task 'nobody', which it comes after" in refused.stderr
     assert len(world.rows("select * from task")) == 1
+
+
+def test_a_task_after_several_starts_from_a_merge_of_all_of_them(world: World) -> None:
+    """Also of three; the same results give the same commit again; the merge is ours and no hook of the target ran."""
+    for name in ("pre-merge-commit", "pre-commit", "post-merge", "post-commit", "reference-transaction"):
+        hook = world.repo / ".git/hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {world.root}/hook-ran\n")
+        hook.chmod(0o755)
+    for name in ("one", "two", "three"):
+        world.brief(name, script({"steps": work(f"{name}.txt")}), title=name)
+    seen = "test -e one.txt -a -e two.txt -a -e three.txt"
+    world.brief("z", script({"steps": work("z.txt")}), title="last", after=["one", "two", "three"], verify=[seen])
+    tasks = queued(world)
+    world.run("run", "-j", "1", check=True)
+    assert world.task(tasks["last"])["status"] == "needs_review", world.story(tasks["last"])
+    base = base_of(world, tasks["last"])
+    said = world.git("log", "-1", "--format=%cn %ce %s", base)
+    assert said == "dispatcher dispatcher@localhost Merge the results of task 1 and task 2 and task 3"
+    for name in ("one", "two", "three"):
+        result = world.task(tasks[name])["result_commit"]
+        assert world.git("merge-base", base, result) == result
+    assert world.branch_log(tasks["last"])[0] == "add z.txt"
+    refs = world.git("for-each-ref", "--format=%(objectname)", f"refs/dispatcher/{tasks['last']}").split()
+    assert base in refs, "the merge stays on a ref"
+    assert world.git("status", "--porcelain") == ""
+    assert not (world.root / "hook-ran").exists()
+
+
+def test_results_that_conflict_are_for_a_person(world: World) -> None:
+    """No worker is started; the files are named; with a `base` of the person's own it goes on."""
+    for name in ("one", "two"):
+        steps = [{"write": {"path": "value.txt", "content": f"{name}\n"}}, {"commit": f"say {name}"}, {"text": "Done."}]
+        world.brief(name, script({"steps": steps}), title=name)
+    world.brief("z", script({"steps": work("z.txt")}), title="last", after=["one", "two"])
+    tasks = queued(world)
+    ran = world.run("run", "-j", "1")
+    assert ran.returncode == 1
+    row = world.task(tasks["last"])
+    assert row["status"] == "needs_human"
+    assert "the results of task 1 and task 2 conflict in value.txt" in row["status_reason"]
+    assert f"dispatcher edit {tasks['last']}" in row["status_reason"]
+    assert world.attempts(tasks["last"]) == []
+    branch = world.task(tasks["one"])["branch"]
+    path = world.brief("z", script({"steps": work("z.txt")}), title="last", after=["one", "two"], base=branch)
+    editor = world.root / "editor"
+    editor.write_text(f'#!/bin/sh\ncp {path} "$1"\n')
+    editor.chmod(0o755)
+    world.run("edit", str(tasks["last"]), check=True, env={**world.environment, "EDITOR": str(editor)})
+    world.run("retry", str(tasks["last"]), check=True)
+    world.run("run", check=True)
+    assert world.task(tasks["last"])["status"] == "needs_review", world.story(tasks["last"])
+    assert base_of(world, tasks["last"]) == world.task(tasks["one"])["result_commit"]

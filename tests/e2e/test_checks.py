@@ -207,6 +207,46 @@ def test_a_hidden_check_is_not_excused_by_the_base(world: World) -> None:
     ]
 
 
+def test_no_prompt_of_any_kind_tells_of_hidden_checks_or_blames_what_was_red(world: World) -> None:
+    """Continue, finish, the brief of a second model's review, and the follow-up of a rejection."""
+    folder = world.root / "examination-room"
+    folder.mkdir()
+    (folder / "check-secret").write_text("#!/bin/sh\necho hidden-words-7319\ntest -e wanted.txt\n")
+    (folder / "check-secret").chmod(0o755)
+    (folder / "answer.txt").write_text("overlaid-words-5521\n")
+    body = script(
+        {"prompt": "You review the work", "steps": [{"text": "No findings.\nAdvice: accept"}]},
+        {"prompt": "Why this was rejected", "steps": work("more.txt")},
+        {
+            "prompt": "Prompt: finish",
+            "steps": [{"commit": {"message": "add", "files": ["wanted.txt"]}}, {"text": "Yes."}],
+        },
+        {"prompt": "Prompt: continue", "steps": [{"write": {"path": "wanted.txt", "content": "x"}}, {"text": "Done."}]},
+        {"steps": work("other.txt")},
+    )
+    verify = ["test -e other.txt", "echo red-words-1188; ./check.sh"]
+    task = world.do(world.brief("secret", body, verify=verify, hidden_checks=str(folder)))
+    assert [a["prompt"] for a in world.attempts(task)] == ["first", "continue", "finish"], world.story(task)
+    assert world.task(task)["status"] == "needs_review"
+    assert "red_before" in json.loads(world.task(task)["flags"])
+    assert any("hidden-words-7319" in row["output"] for row in checks(world, task)), "it did run"
+    world.run("review", str(task), "--with", "second", check=True)
+    world.run("review", str(task), "--reject", "--note", "One file more.", "--follow-up", check=True)
+    world.run("run", check=True)
+    assert [row["status"] for row in world.rows("select status from task")] == ["rejected", "accepted", "needs_review"]
+
+    prompts = sorted((world.home / "logs").rglob("prompt.md"))
+    given = {path: path.read_text() for path in prompts if path.parents[1].parent == world.home / "logs"}
+    assert len(given) == 5
+    for path, prompt in given.items():
+        for word in ("hidden-words", "overlaid-words", "examination-room", "check-secret"):
+            assert word not in prompt, (path, word)
+        assert "(exit code 1):\nred-words" not in prompt, path
+    again = given[world.home / "logs" / str(task) / "2" / "prompt.md"]
+    assert "A hidden check failed." in again
+    assert "The check `" not in again, "what was red before is nobody's to repair"
+
+
 def test_a_folder_without_programs_is_laid_over_and_verify_runs_again(world: World) -> None:
     folder = world.root / "hidden"
     folder.mkdir()

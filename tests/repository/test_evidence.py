@@ -177,7 +177,7 @@ def _break_objects(copy: Path) -> None:
         (_break_index, "index file"),
         (_break_config, "bad config line"),
         (_break_head, "not a git repository"),
-        (_break_objects, "bad object"),
+        (_break_objects, "missing object"),
     ],
 )
 def test_git_that_fails_is_the_evidence(task: Task, damage: object, words: str) -> None:

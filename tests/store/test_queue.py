@@ -194,10 +194,10 @@ def test_a_dependency_is_met_by(db: Store, status: Status) -> None:
 def test_a_task_starts_where_the_one_before_it_ended(db: Store) -> None:
     needed = add(db, "needed")
     later = add(db, "later", after=(needed.id,))
-    assert queue.predecessor(db, later.id) is None
+    assert queue.predecessors(db, later.id) == []
     queue.update(db, needed.id, 5.0, result_commit="abc")
-    assert queue.predecessor(db, later.id) == queue.get(db, needed.id)
-    assert queue.predecessor(db, needed.id) is None
+    assert queue.predecessors(db, later.id) == [queue.get(db, needed.id)]
+    assert queue.predecessors(db, needed.id) == []
 
 
 def test_two_workers_never_share_a_copy(db: Store) -> None:

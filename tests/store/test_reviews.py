@@ -44,12 +44,13 @@ def test_findings_may_follow_acceptance_and_move_nothing(db: Store) -> None:
     assert reviews.landed(db, task.id) == "feed"
 
 
+COMMITS = (("a", "/src/shop", "aaa"), ("b", "/src/other", "bbb"), ("c", "/src/shop", None), ("d", "/src/shop", "ddd"))
+
+
 def test_a_chain_starts_from_a_commit_of_its_own_repository(db: Store) -> None:
-    for name, repository, commit in (("a", "/src/shop", "aaa"), ("b", "/src/other", "bbb"), ("c", "/src/shop", None)):
+    for name, repository, commit in COMMITS:
         task = add(db, name, repository=repository)
         if commit is not None:
             queue.update(db, task.id, 2.0, result_commit=commit)
-    last = add(db, "d", repository="/src/shop", after=(1, 2, 3))
-    before = queue.predecessor(db, last.id)
-    assert before is not None
-    assert before.result_commit == "aaa"
+    last = add(db, "e", repository="/src/shop", after=(4, 1, 2, 3))
+    assert [before.result_commit for before in queue.predecessors(db, last.id)] == ["aaa", "ddd"]
