@@ -7,6 +7,7 @@ last `cost-state` holds the list price of the whole session; older versions have
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -16,6 +17,7 @@ from typing import Any
 from dispatcher.errors import BadInput
 from dispatcher.intake.runs import Run
 from dispatcher.intake.talk import first_line, working_time
+from dispatcher.supervisor.transcript import lines
 from dispatcher.task import OutcomeClass, Usage
 
 HARNESS = "claude"
@@ -32,6 +34,13 @@ _KINDS = {
 def place(environ: Mapping[str, str]) -> Path:
     own = environ.get("CLAUDE_CONFIG_DIR")
     return (Path(own) if own else Path(environ.get("HOME", "/")) / ".claude") / "projects"
+
+
+def record(store: str, session: str | None) -> Iterator[bytes]:
+    """The lines of one session, as they are; none when the store or the session is not known."""
+    if store and session:
+        for file in Path(store).glob(f"*/{glob.escape(session)}.jsonl"):
+            yield from lines(file)
 
 
 def runs(where: Path) -> Iterator[Run]:

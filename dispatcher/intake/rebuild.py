@@ -22,6 +22,7 @@ from typing import Any
 from dispatcher import harness
 from dispatcher.errors import DispatcherError, Refused
 from dispatcher.harness.base import BRIDGE_FILE
+from dispatcher.intake import claude_store
 from dispatcher.store import Store, imported, journal, open
 from dispatcher.store.transfer import bulk
 from dispatcher.supervisor import client, spec
@@ -273,7 +274,12 @@ def _outcome(folder: Path, attempt: spec.AttemptSpec, record: ExitRecord | None,
     if name not in harness.names():
         return Outcome(OutcomeClass.UNKNOWN, f"there is no harness {name!r}")
     found = harness.get(name).read(
-        _lines(folder / "stdout"), _lines(folder / "stderr"), _lines(folder / BRIDGE_FILE), record, now=now
+        _lines(folder / "stdout"),
+        _lines(folder / "stderr"),
+        _lines(folder / BRIDGE_FILE),
+        record,
+        now=now,
+        session=claude_store.record(attempt.sessions, record.session_id if record else None),
     )
     if record is None and not found.positive:
         return Outcome(OutcomeClass.LOST, "no exit record: the supervisor did not end by itself")

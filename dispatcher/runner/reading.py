@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,10 +40,10 @@ def with_words(found: Evidence, folder: Path) -> Evidence:
 
 def session_record(attempt: Attempt) -> Iterator[bytes]:
     """The CLI's own record of the attempt's session; nothing is opened before the first line is asked for."""
+    from dispatcher.intake import claude_store
+
     try:
         store = spec.read(Path(attempt.folder)).sessions
     except InternalError:
         return
-    if store and attempt.session_id:
-        for path in Path(store).glob(f"*/{glob.escape(attempt.session_id)}.jsonl"):
-            yield from lines(path)
+    yield from claude_store.record(store, attempt.session_id)

@@ -17,6 +17,7 @@ from dispatcher.demo.model_server import ModelServer
 from tests.e2e.test_crash import until
 from tests.e2e.test_stories import script
 from tests.e2e.world import PROGRAM, World, marked, real_world, scripted_world
+from tests.intake.test_rebuild import lose
 
 EDIT = {"text": "I will set the value.", "shell": "echo 2 > value.txt"}
 COMMIT = {"shell": "git add value.txt && git commit -qm 'set the value to 2'"}
@@ -258,3 +259,8 @@ def test_a_killed_run_and_one_that_resumed_it_are_each_counted_once(world: World
         assert [a["cost_usd"] for a in (first, second)] == [pytest.approx(0.0011), pytest.approx(0.00214)]
         assert all("tokens and cost of 1 that ended" in a["notes"] for a in (first, second))
     assert all("tokens are partial" in a["notes"] for a in (first, second))
+
+    lose(world, ".journal.jsonl")
+    world.run("import", "--rebuild", check=True)
+    again = [(a["tokens_input"], a["tokens_output"]) for a in world.attempts(task)]
+    assert again == used, "told anew from what the attempts and the CLI left behind"
