@@ -63,8 +63,13 @@ def _format(config: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
 
 
 def _known(config: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """What git would say of the new clone's configuration, as far as a view asks: its refs are plain files."""
-    return [entry for entry in config if entry[1] != "extensions.refstorage"]
+    """What git would say of the new clone's configuration, as far as a view asks."""
+    taken = {*COPIED, "extensions.objectformat"}
+    return [
+        (scope, key, value)
+        for scope, key, value in config
+        if scope not in ("local", "worktree") or not {key, key.partition(".")[0]}.isdisjoint(taken)
+    ]
 
 
 def _copied_config(of: Layout, config: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
