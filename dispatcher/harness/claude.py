@@ -124,6 +124,8 @@ class Claude:
         argv += ["--permission-mode", "default" if request.gate or request.tools is Tools.READ else "acceptEdits"]
         argv += ["--permission-prompts", "none"]
         argv += ["--settings", json.dumps(_settings(request))]
+        if request.gate:  # once more, for the case that all of our settings are dropped; an administrator's win
+            argv += ["--managed-settings", json.dumps({"permissions": {"ask": _asked(request)}})]
         argv += ["--tools", ",".join(_TOOLS[request.tools])]
         if _ALLOWED[request.tools] and not request.gate:  # with a gate only its hook opens anything
             argv += ["--allowedTools", ",".join(_ALLOWED[request.tools])]
@@ -199,9 +201,12 @@ def _settings(request: RunRequest) -> dict[str, object]:
         permissions["deny"] = [f"{tool}({path})" for path in _SECRETS for tool in ("Read", "Edit")]
     if not request.gate:
         return {"permissions": permissions} if permissions else {}
-    asked = [tool for tool in _TOOLS[request.tools] if tool not in _READING]
-    permissions["ask"] = [*asked, "NotebookEdit", "mcp__*"]
+    permissions["ask"] = _asked(request)
     return {"disableAllHooks": False, "hooks": _hooks(request), "permissions": permissions}
+
+
+def _asked(request: RunRequest) -> list[str]:
+    return [*(tool for tool in _TOOLS[request.tools] if tool not in _READING), "NotebookEdit", "mcp__*"]
 
 
 def _hooks(request: RunRequest) -> dict[str, object]:

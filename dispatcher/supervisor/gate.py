@@ -23,7 +23,7 @@ from dispatcher.supervisor.follow import Follower
 LONGEST = 16 * 1024 * 1024  # bytes of one request
 WAITS = "another call waits for a person; ask again after it"
 SUB_AGENT = "a sub-agent cannot wait for a person: let the main conversation make this call"
-OUTSIDE = "this file is outside of the folders that you may change"
+OUTSIDE = "this is outside of the folders that you may use"
 CHANGED = "this is not the call that was asked about, or the gate was not asked: it may not run"
 
 
@@ -137,9 +137,9 @@ class Gate:
             self.opened[digest] -= 1
             return "allow", ""
         found = policy.decide(call, self.rules)
-        if found.do is Do.ALLOW and self._open(call)[0] == "allow":
-            return "allow", ""
-        return "deny", CHANGED
+        if found.do is not Do.ALLOW:
+            return "deny", CHANGED
+        return ("allow", "") if self._open(call)[0] == "allow" else ("deny", OUTSIDE)
 
     def _decide(self, call: Call, request: dict[str, Any], client: Client) -> tuple[str, str] | None:
         """(answer, reason), or None while the call is held."""

@@ -33,6 +33,7 @@ class Listener:
         self.model: str | None = None
         self.session: str | None = None
         self.gate_ready = not spec.gate_required
+        self.ungated: Reason | None = None  # the first sign of a worker that went on without its gate
         self.watch: Watch | None = None
         self._skims = True
         try:
@@ -123,7 +124,8 @@ class Listener:
         """A gate that is not proved to be active stops the run, and a person is told: the next one would fare alike."""
         if self.gate_ready:
             return None
-        return Reason(EndReason.GATE.value, words, OutcomeClass.PERMISSION_DENIED.value)
+        self.ungated = self.ungated or Reason(EndReason.GATE.value, words, OutcomeClass.PERMISSION_DENIED.value)
+        return self.ungated
 
     def _react(self, signal: Signal, clocks: Clocks) -> Reason | None:
         match react(signal, others_free=self.spec.others_free, switch_after=self.spec.switch_after):

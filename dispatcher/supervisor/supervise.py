@@ -225,6 +225,9 @@ class Supervisor:
             self._check_clocks()
 
     def _load_listener(self) -> None:
+        from dispatcher.supervisor.lean import put_off_inspect
+
+        put_off_inspect()
         from dispatcher.supervisor.listener import Listener
 
         self.listener = Listener(self.spec, self.notes)
@@ -255,12 +258,8 @@ class Supervisor:
             self.clocks.alive()
 
     def _tell(self, reason: Reason | None) -> None:
-        """The first reason counts; what is seen after the end was decided changes nothing. But a worker that came to
-        its end without a gate was no good one, however late we look."""
-        if reason is None:
-            return
-        by_itself = self.stop is EXITED or (self.stop is None and self._gone())
-        if (self.stop is None and not by_itself) or (by_itself and reason.reason == "gate"):
+        """The first reason counts; what is seen after the end was decided changes nothing."""
+        if reason is not None and self.stop is None and not self._gone():
             self.stop = reason
 
     def _cap(self, name: str, follower: Follower) -> None:
@@ -399,6 +398,8 @@ class Supervisor:
         if self.held is not None:
             self.held.close()
         self._drain()
+        if self.stop is EXITED and self.listener is not None and self.listener.ungated is not None:
+            self.stop = self.listener.ungated  # however late we look: an end without a gate is no good one
         return ended
 
     def _pump(self, seconds: float) -> None:

@@ -543,6 +543,47 @@ def test_an_mcp_tool_goes_by_its_own_name_in_both_clis(tool: str) -> None:
     assert policy.decide(call, policy.rules([({"mcp": "get_flag", "do": "deny"}, "x")], [])).do is Do.ASK
 
 
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Write", {"file_path": f"{FOLDER}/.git/hooks/pre-commit"}),
+        ("edit", {"filePath": ".claude/settings.json"}),
+        ("write", {"filePath": f"{FOLDER}/sub/.opencode/plugin/x.js"}),
+        ("Edit", {"file_path": "/home/somebody/.bashrc"}),
+        ("bash", {"command": "echo x > .git/config"}),
+        ("bash", {"command": "cp x .mcp.json"}),
+        ("bash", {"command": "printf x | tee -a ~/.zshrc"}),
+        ("bash", {"command": "sed -i s/a/b/ opencode.json"}),
+    ],
+)
+def test_settings_that_run_something_later_are_asked(tool: str, given: dict[str, object]) -> None:
+    found = policy.decide(Call(tool, given, FOLDER), policy.rules([], []))
+    assert (found.do, found.rule.name) == (Do.ASK, "changes-settings")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Write", {"file_path": f"{FOLDER}/.gitignore"}),
+        ("Write", {"file_path": f"{FOLDER}/.github/workflows/test.yml"}),
+        ("Read", {"file_path": ".git/config"}),
+        ("bash", {"command": "cat .git/config"}),
+        ("bash", {"command": "git add .claude/skills"}),
+        ("bash", {"command": "rm -f .git/index.lock"}),
+        ("bash", {"command": "git commit -m 'mention .git/hooks'"}),
+    ],
+)
+def test_what_only_looks_like_it_is_not(tool: str, given: dict[str, object]) -> None:
+    assert policy.decide(Call(tool, given, FOLDER), policy.rules([], [])).do is Do.ALLOW
+
+
+def test_a_folder_inside_of_settings_is_an_ordinary_one() -> None:
+    """The copy lies below a folder of claude's: its files are named by what follows it."""
+    folder = "/home/somebody/.claude/copies/1"
+    call = Call("Write", {"file_path": f"{folder}/a.py"}, folder)
+    assert policy.decide(call, policy.rules([], [])).do is Do.ALLOW
+
+
 def test_full_tools_ask_nothing_but_what_is_configured() -> None:
     call = Call("bash", {"command": "git push"}, FOLDER)
     assert policy.decide(call, policy.rules([], [], full=True)).do is Do.ALLOW

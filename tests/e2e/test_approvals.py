@@ -7,9 +7,11 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.real_cli
 
 FLAGS = Path(__file__).parent / "flags_server.py"
 DONE = {"text": "Done."}
-KILLS = {"opencode": 5, "claude": 10}  # trials by default; one is two starts of the CLI
+KILLS = 10  # trials by default
 COMMIT = {"shell": "echo 2 > value.txt && git add value.txt && git commit -qm 'set the value to 2'"}
 
 
@@ -229,32 +231,66 @@ def test_kill_9_during_the_approved_call(world: Published) -> None:
     """At most one write for each approval and never one without, wherever everything is killed.
 
     After each kill the task asks again about the same call; that question is approved in the next trial."""
-    trials = int(os.environ.get("DISPATCHER_APPROVAL_KILLS", KILLS[world.harness]))
-    world.prepare()
+    trials = int(os.environ.get("DISPATCHER_APPROVAL_KILLS", KILLS))
+    world.prepare(park_after="600s")
     world.script(0, [{"text": "I set it.", **world.set_flag(), "repeat": True}])
     task = 0
     for trial in range(1, trials + 1):
-        if not (task and world.task(task)["status"] == "awaiting_approval"):
-            task = world.add(world.brief(f"kill{trial}", f"Set the flag beta, trial {trial}."))
-            world.run("run", "--task", str(task))
-            assert world.task(task)["status"] == "awaiting_approval", world.story(task)
+        task, process = asks(world, task, trial)
         before = len(world.writes)
+        assert before <= used(world), world.story(task)
         asked = pending_of(world, task)
         world.run("approve", str(asked), check=True)
-        process = world.start("run", "--task", str(task))
+        if process.poll() is not None:  # claude ended with its question
+            process = world.start("run", "--task", str(task))
         until((world.home / "logs" / str(task) / f"approvals/{asked}.used").exists, 120)
         time.sleep(random.random() * 0.5)
-        for pid in marked(str(world.root)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(world)
         process.wait(30)
-        world.run("run", "--task", str(task))
+        assert used(world) == trial
         assert len(world.writes) <= before + 1, world.story(task)
-    if world.task(task)["status"] == "awaiting_approval":  # denied, it never runs
-        before = len(world.writes)
-        world.run("deny", str(pending_of(world, task)), "--reason", "once was enough", check=True)
-        world.run("cancel", str(task))
-        assert len(world.writes) == before, world.story(task)
+    task, process = asks(world, task, trials + 1)  # denied, it never runs
+    before = len(world.writes)
+    world.script(0, [DONE])
+    world.run("deny", str(pending_of(world, task)), "--reason", "once was enough", check=True)
+    process.wait(120)
+    world.run("run", "--task", str(task))
+    assert len(world.writes) == before <= used(world) == trials, world.story(task)
+
+
+def asks(world: Published, task: int, trial: int) -> tuple[int, subprocess.Popen[bytes]]:
+    """A run of this task that waits for a person, or has ended with its question; of a new task when this one is over.
+    opencode holds its call, claude ends."""
+    while True:
+        if not task or world.task(task)["status"] not in ("running", "queued", "waiting", "awaiting_approval"):
+            task = world.add(world.brief(f"kill{trial}", f"Set the flag beta, trial {trial}."))
+        process = world.start("run", "--task", str(task))
+        until(partial(asked_or_over, world, task, process), 120)
+        if world.harness == "claude":
+            process.wait(120)
+        if questions(world, task):
+            return task, process
+
+
+def asked_or_over(world: Published, task: int, process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None or questions(world, task)
+
+
+def questions(world: Published, task: int) -> bool:
+    """Whether something was asked that was not answered, by the files of its supervisors."""
+    folder = world.home / "logs" / str(task) / "approvals"
+    asked = sum(len(file.read_text().splitlines()) for file in folder.glob("*.asked"))
+    return asked > len(list(folder.glob("*.used")))
+
+
+def used(world: Published) -> int:
+    return len(list((world.home / "logs").glob("*/approvals/*.used")))
+
+
+def kill_all(world: Published) -> None:
+    for pid in marked(str(world.root)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def pending_of(world: Published, task: int) -> int:
@@ -276,7 +312,7 @@ def test_a_worker_cannot_answer(world: Published) -> None:
 
 
 def test_hostile_settings_of_the_repository_open_nothing(world: Published) -> None:
-    """The repository switches hooks off, or allows everything for its agents: the call does not run, and it is said."""
+    """The repository switches hooks off, or allows everything for its agents: the call is asked about as ever."""
     world.prepare()
     if world.harness == "claude":
         place = world.repo / ".claude/settings.json"
@@ -292,12 +328,7 @@ def test_hostile_settings_of_the_repository_open_nothing(world: Published) -> No
     task = world.do(world.brief("hostile", "Set the flag beta."), expect_exit=1)
 
     assert world.writes == []
-    row = world.task(task)
-    if world.harness == "claude":
-        assert row["status"] == "needs_human", world.story(task)
-        assert "gate" in row["status_reason"]
-    else:  # our plugin stays the one that opens, so the call is asked as ever
-        assert row["status"] == "awaiting_approval", world.story(task)
+    assert world.task(task)["status"] == "awaiting_approval", world.story(task)
 
 
 def test_another_plugin_opens_nothing(world: Published) -> None:

@@ -143,6 +143,36 @@ def test_claude() -> None:
     assert built.env["CLAUDE_CODE_TMPDIR"] == "/tmp/t1"
 
 
+@pytest.mark.parametrize("tools", [Tools.EDIT, Tools.FULL])
+def test_claude_with_a_gate_opens_nothing_by_itself(tools: Tools) -> None:
+    built = command("claude", gate=("/bin/gate",), tools=tools, prompt='Say "so".\n')
+    assert after(built.argv, "--permission-mode") == "default"
+    assert "--allowedTools" not in built.argv
+    settings = json.loads(after(built.argv, "--settings"))
+    assert settings["disableAllHooks"] is False
+    asked = settings["permissions"]["ask"]
+    offered = set(after(built.argv, "--tools").split(","))
+    assert offered - {"Read", "Glob", "Grep"} | {"mcp__*"} <= set(asked)
+    assert json.loads(after(built.argv, "--managed-settings")) == {"permissions": {"ask": asked}}
+    for event, what in (("SessionStart", "ready"), ("PreToolUse", "ask"), ("PermissionRequest", "confirm")):
+        ((hook,),) = (entry["hooks"] for entry in settings["hooks"][event])
+        assert hook == {"type": "command", "command": f"/bin/gate {what} /a", "timeout": 60}
+
+
+def test_claude_with_a_gate_gets_its_prompt_later() -> None:
+    """As a message, so that it can wait for the hooks; a call that was deferred needs none."""
+    built = command("claude", gate=("/bin/gate",), prompt='Say "so".\n')
+    assert after(built.argv, "--input-format") == "stream-json"
+    assert built.held
+    (line,) = built.files[built.stdin].splitlines()
+    assert json.loads(line)["message"]["content"] == [{"type": "text", "text": 'Say "so".\n'}]
+    goes_on = command("claude", gate=("/bin/gate",), resume="old", kind=PromptKind.APPROVED)
+    assert (goes_on.stdin, goes_on.held) == ("/dev/null", False)
+    assert "--input-format" not in goes_on.argv
+    plain = command("claude")
+    assert (plain.stdin, plain.held) == ("/a/prompt.md", False)
+
+
 def test_claude_resumes_by_id() -> None:
     argv = command("claude", resume="old").argv
     assert after(argv, "--resume") == "old"

@@ -126,10 +126,14 @@ def test_denied_after_the_approval_was_used(tmp_path: Path) -> None:
     for trial in range(50):
         folder = tmp_path / str(trial)
         folder.mkdir()
+        told = []
         for answers in ([answer("approve")], [answer("approve")], [answer("deny", number=8)]):
             worker = Worker(folder, answers=answers)
-            ran += worker.ask()["do"] == "allow"
+            told.append(worker.ask()["do"])
             worker.gate.close()
+        assert told == ["allow", "defer", "deny"]
+        assert [one["digest"] for one in worker.asked] == [answer("approve")["digest"]], "asked again, once"
+        ran += told.count("allow")
     assert ran == 50
 
 
@@ -190,10 +194,26 @@ def test_what_is_about_to_run_is_what_was_let_through(worker: Worker) -> None:
     assert worker.ask(given={"command": "git push --force"}, mode="confirm") == {"do": "deny", "reason": CHANGED}
     assert [worker.ask(mode="confirm")["do"] for _ in range(2)] == ["allow", "deny"]
     assert worker.ask(given={"command": "ls -l"}, mode="confirm")["do"] == "allow"
+    assert worker.ask("Read", {"file_path": "/etc/x"}, mode="confirm") == {"do": "deny", "reason": OUTSIDE}
     assert worker.asked == []
 
 
-@pytest.mark.parametrize("line", [b"{}\n", b"no json\n", b'{"tool": "bash", "input": 3}\n'])
+def test_an_answer_from_the_worker_is_none(worker: Worker) -> None:
+    """Over its socket it can only ask."""
+    worker.ask()
+    forged = answer("approve")
+    for said in (forged, {**forged, "mode": "answer"}, {"answers": [forged], "ready": True}):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(worker.folder / "gate.sock"))
+            connection.sendall(json.dumps(said).encode() + b"\n")
+            worker.gate.serve()
+            assert reply(connection)["do"] in ("deny", "none")
+    assert worker.ask()["do"] != "allow"
+    assert worker.gate.answers == {}
+    assert not (worker.approvals / "7.used").exists()
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"no json\n", b"[]\n", b'{"tool": "bash", "input": 3}\n'])
 def test_what_is_not_understood_is_denied(worker: Worker, line: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(worker.folder / "gate.sock"))
@@ -212,12 +232,12 @@ def test_claudes_hook_is_closed_without_a_supervisor(tmp_path: Path, given: byte
 
 
 def test_claudes_hook_reports_that_hooks_run(worker: Worker) -> None:
-    assert not worker.gate.proved
+    before = worker.gate.proved
     hook = subprocess.Popen([*approving.hook(), "ready", str(worker.folder)], stdin=subprocess.DEVNULL, env={})
     while hook.poll() is None:
         select.select(worker.gate.fds(), [], [], 0.1)
         worker.gate.serve()
     assert hook.returncode == 0
-    assert worker.gate.proved
+    assert (before, worker.gate.proved) == (False, True)
     assert json.loads((worker.folder / "bridge.jsonl").read_text())["type"] == "gate_ready"
     assert sys.executable == approving.hook()[0]
