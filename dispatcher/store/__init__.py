@@ -6,6 +6,7 @@ SQLModel describes the schema (`tables.py`), Alembic changes it (`migrations/`);
 
 from __future__ import annotations
 
-from dispatcher.store.database import Store, can_write, open
+from dispatcher.store.database import Store
+from dispatcher.store.opening import can_write, open
 
 __all__ = ["Store", "can_write", "open"]

@@ -11,7 +11,7 @@ import json
 from contextlib import contextmanager
 
 from dispatcher.errors import BadInput, Refused, StoreError
-from dispatcher.store import schema
+from dispatcher.store import rollup
 from dispatcher.store.database import SCHEMA_VERSION, explain
 
 TYPE_CHECKING = False
@@ -179,12 +179,12 @@ def bulk(store: Store) -> Iterator[None]:
     Schema changes are part of the transaction: a crash in the middle leaves everything as it was.
     """
     triggers = store.read("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE '%rollup_%'")
-    if len(triggers) != len(schema.ROLLUP):
+    if len(triggers) != len(rollup.ROLLUP):
         raise StoreError(
             f"the database {store.path} lacks triggers of its own", hint="import an export of it elsewhere"
         )
     for trigger in triggers:
         store.connection.execute(f"DROP TRIGGER {trigger['name']}")
     yield
-    for statement in (*schema.REFILL, *(trigger["sql"] for trigger in triggers)):
+    for statement in (*rollup.REFILL, *(trigger["sql"] for trigger in triggers)):
         store.connection.execute(statement)

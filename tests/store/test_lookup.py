@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dispatcher.errors import BadInput
-from dispatcher.store import database, lookup
+from dispatcher.store import lookup, opening
 from dispatcher.store.database import Store
 from tests.benchmarks import make_log
 
@@ -93,7 +93,7 @@ def test_sorting_puts_the_unknown_last(log: Store) -> None:
 def test_words_and_a_typed_condition_together(log: Store) -> None:
     """In a process that has not searched for words before, as `dispatcher log` is."""
     both = lookup.Query(text="login", where="seconds > 100", limit=0, columns=["task", "attempt", "seconds"])
-    with database.open(log.path) as fresh:
+    with opening.open(log.path) as fresh:
         found = lookup.find(fresh, both)
     every = lookup.find(log, lookup.Query(text="login", limit=0, columns=["task", "attempt", "seconds"]))
     assert found

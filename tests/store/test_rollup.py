@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dispatcher.store import history, queue, schema
+from dispatcher.store import history, queue, rollup
 from dispatcher.store.database import Store
 from dispatcher.task import Billing, Difficulty, OutcomeClass, PromptKind, Status, Usage
 from tests.store.conftest import add
@@ -87,7 +87,7 @@ def test_the_rollup_is_the_sum_of_the_rows(db: Store, seed: int) -> None:
     assert rolled(db) == counted(db)
     tasks = as_dicts(db, "SELECT difficulty, status, number FROM task_rollup WHERE number > 0 ORDER BY 1, 2")
     assert tasks == as_dicts(db, "SELECT difficulty, status, count(*) AS number FROM task GROUP BY 1, 2 ORDER BY 1, 2")
-    for statement in schema.REFILL:
+    for statement in rollup.REFILL:
         db.connection.execute(statement)
     assert rolled(db) == counted(db)
 
