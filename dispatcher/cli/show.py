@@ -51,6 +51,8 @@ def show_file(number: int, explicit: Path | None, *, attempt: int | None, names:
             with (folder / name).open("rb") as file:
                 while line := file.readline(_LONGEST):
                     out(clean_block(line.decode("utf-8", "replace").rstrip("\n")))
+        except BrokenPipeError:  # of the reader, not of the file
+            raise
         except OSError as error:
             hint = "prune removes old attempt folders; an import brings none"
             raise NotFound(f"{folder / name} cannot be read: {error.strerror}", hint=hint) from None

@@ -22,7 +22,7 @@ LONG = Rule(Difficulty.HARD, words_over=5)
         (Brief("a b c d e f", "Fix a typo"), [LONG, TYPO], None, Difficulty.HARD, "a rule: 6 words, over 5"),
         (Brief("a b c d e", "x"), [LONG], None, Difficulty.MEDIUM, "no rule matched"),
         (Brief("b", "x"), [], None, Difficulty.MEDIUM, "there are no rules"),
-        (Brief("a", "x"), [Rule(Difficulty.EASY, words_under=2)], None, Difficulty.EASY, "a rule: 1 words, under 2"),
+        (Brief("a", "x"), [Rule(Difficulty.EASY, words_under=2)], None, Difficulty.EASY, "a rule: 1 word, under 2"),
         (Brief("b", "x"), [PATH], "/q/db/a.md", Difficulty.HARD, "a rule: file matches db/*.md"),
         (Brief("b", "x"), [PATH], None, Difficulty.MEDIUM, "no rule matched"),
         (Brief("b", "a typo"), [BOTH], None, Difficulty.MEDIUM, "no rule matched"),
