@@ -71,6 +71,8 @@ class Match:
 
 @dataclass(frozen=True)
 class Row:
+    """One line of the table: what it is recognised by, and what it means."""
+
     id: str
     kind: OutcomeClass
     matches: tuple[Match, ...]
@@ -85,6 +87,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Finding:
+    """What an error channel says, with the row that said it."""
+
     kind: OutcomeClass
     reason: str
     proof: str

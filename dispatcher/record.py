@@ -18,8 +18,8 @@ _plain = dataclass(init=False, repr=False, eq=False, match_args=False)
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass with shared methods."""
-    if cls.__doc__ is None:
-        cls.__doc__ = ""  # else dataclass derives one from the signature, which is slow
+    if not cls.__doc__:
+        cls.__doc__ = cls.__name__  # else dataclass derives one from the signature, which is slow
     made: Any = _plain(cls)
     for name, method in _METHODS.items():
         if name not in cls.__dict__:
