@@ -1,4 +1,4 @@
-"""Attempts: the row before the process exists, its end in one transaction, and what the log is asked for.
+"""Attempts: the row before the process exists, its end in one transaction, and what budgets and holds ask of them.
 
 `end_attempt` writes the attempt, its task, the event and the holds together, `WHERE ended_at IS NULL`: when a second
 runner settles the same attempt after a crash, one of them wins and the other changes nothing.
@@ -16,7 +16,7 @@ from dispatcher.store import holds as hold_rows
 from dispatcher.store import queue
 from dispatcher.store.database import Store, Transaction
 from dispatcher.store.rows import attempt_of, check_of, columns, counters_of, dump, task_of
-from dispatcher.store.text import MAX_LINE, clean, match
+from dispatcher.store.text import clean
 from dispatcher.task import Attempt, CheckResult, Checks, HoldScope, OutcomeClass, Status, Task, Usage
 
 TYPE_CHECKING = False
@@ -212,95 +212,6 @@ def checks(store: Store, attempt_id: int) -> Checks | None:
         outside_touch=tuple(summary["outside_touch"]),
         error=summary["error"],
     )
-
-
-_FILTERS = {
-    "task_id": "a.task_id = ?",
-    "outcome": "a.outcome = ?",
-    "verdict": "a.verdict = ?",
-    "candidate": "a.candidate = ?",
-    "model": "a.model = ?",
-    "harness": "a.harness = ?",
-    "credential": "a.credential = ?",
-    "since": "a.started_at >= ?",
-    "until": "a.started_at < ?",
-    "status": "t.status = ?",
-    "difficulty": "t.difficulty = ?",
-    "repository": "t.repository = ?",
-    "batch": "t.batch = ?",
-}
-
-
-def recent(store: Store, *, limit: int = 20, text: str | None = None, **filters: object) -> list[Attempt]:
-    """The newest attempts that fit all filters, newest first.
-
-    Filters: task_id, outcome, verdict, candidate, model, harness, credential, since and until (epoch of the start),
-    status, difficulty, repository, batch; None does not filter. `text`: words that must all stand in the title, brief,
-    notes or final message of the task, or in notes or final message of the attempt; the newest matching tasks are
-    looked at first.
-    """
-    conditions, values = _conditions(filters)
-    join = _join(store, filters)
-    if text is None or not text.split():
-        sql = _recent_sql("attempt a", join, conditions, "a.started_at DESC, a.id DESC")
-        return [attempt_of(row) for row in store.read(sql, (*values, limit))]
-    found: dict[int, Attempt] = {}
-    for index, key in (("attempt_search", "a.id"), ("task_search", "a.task_id")):
-        source = f"{index} s CROSS JOIN attempt a ON {key} = s.rowid"
-        sql = _recent_sql(source, "CROSS JOIN", [f"{index} MATCH ?", *conditions], "s.rowid DESC")
-        for row in store.read(sql, (match(text), *values, limit)):
-            found[row["id"]] = attempt_of(row)
-    return sorted(found.values(), key=lambda attempt: (-attempt.started_at, -attempt.id))[:limit]
-
-
-_FEW = 5000  # tasks
-
-
-def _join(store: Store, filters: Mapping[str, object]) -> str:
-    """How to reach the task: from the newest attempts backwards, or from the tasks when only few can fit."""
-    if filters.get("batch") is not None:
-        return "JOIN"
-    status = filters.get("status")
-    return "JOIN" if status is not None and queue.counts(store).get(Status(str(status)), 0) <= _FEW else "CROSS JOIN"
-
-
-def _conditions(filters: Mapping[str, object]) -> tuple[list[str], list[object]]:
-    conditions, values = list[str](), list[object]()
-    for name, value in filters.items():
-        if name not in _FILTERS:
-            raise InternalError(f"there is no filter {name!r}")
-        if value is not None:
-            conditions.append(_FILTERS[name])
-            values.append(value if isinstance(value, int | float) else clean(str(value), MAX_LINE))
-    return conditions, values
-
-
-def _recent_sql(source: str, join: str, conditions: Sequence[str], order: str) -> str:
-    task = f" {join} task t ON t.id = a.task_id" if any(name.startswith("t.") for name in conditions) else ""
-    where = " AND ".join(conditions) or "1"
-    return f"SELECT a.* FROM {source}{task} WHERE {where} ORDER BY {order} LIMIT ?"
-
-
-def search(store: Store, words: str, *, limit: int = 20) -> list[int]:
-    """Ids of the newest tasks in which, or in whose attempts, all words stand."""
-    query = match(words)
-    rows = store.read(
-        "SELECT rowid AS task_id FROM task_search WHERE task_search MATCH ? ORDER BY rowid DESC LIMIT ?", (query, limit)
-    ) + store.read(
-        "SELECT DISTINCT a.task_id FROM attempt_search s CROSS JOIN attempt a ON a.id = s.rowid "
-        "WHERE attempt_search MATCH ? ORDER BY s.rowid DESC LIMIT ?",
-        (query, limit),
-    )
-    return sorted({row["task_id"] for row in rows}, reverse=True)[:limit]
-
-
-def outcomes_of(store: Store, candidate: str, limit: int) -> list[OutcomeClass]:
-    """How the last attempts of a candidate ended, newest first: "five failures in a row" is seen here."""
-    rows = store.read(
-        "SELECT outcome FROM attempt WHERE candidate = ? AND outcome IS NOT NULL ORDER BY started_at DESC LIMIT ?",
-        (candidate, limit),
-    )
-    return [OutcomeClass(row["outcome"]) for row in rows]
 
 
 def failures_in_a_row(store: Store, candidate: str, limit: int, since: float = 0.0) -> int:

@@ -14,7 +14,7 @@ import pytest
 from dispatcher import money
 from dispatcher.cli import doctor
 from dispatcher.config import initial
-from dispatcher.store import history, holds, queue
+from dispatcher.store import holds, queue
 from dispatcher.store.locks import RunnerLock
 from dispatcher.task import Candidate, Expect, HoldScope, Status
 from tests.cli.conftest import Said
@@ -487,7 +487,7 @@ def test_a_dry_run_prints_the_plan_and_every_reason(story: Story, run: Run) -> N
     [planned] = json.loads(run("run", "--dry-run", "--json").out)
     assert [choice["candidate"] for choice in planned["choices"]] == ["large"]
     assert [skipped["candidate"] for skipped in planned["skipped"]] == ["small"]
-    assert history.recent(story.store) == []
+    assert story.store.read("SELECT id FROM attempt") == []
 
 
 def test_a_dry_run_names_what_a_run_would_refuse(story: Story, run: Run, repository: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dispatcher import store
 from dispatcher.store import Store, history, queue
+from dispatcher.store.text import match
 from dispatcher.task import Attempt, Billing, Difficulty, PromptKind, Task
 
 
@@ -53,3 +54,12 @@ def begin(db: Store, task_id: int, now: float = 300.0, **more: Any) -> Attempt:
 
 def end(db: Store, attempt: Attempt, now: float = 400.0, *, task: Any = None, **fields: Any) -> bool:
     return history.end_attempt(db, attempt.id, now, attempt_fields=fields, task_fields=task or {}, event="ended")
+
+
+def tasks_with(db: Store, words: str) -> list[int]:
+    """Ids of the tasks in which, or in whose attempts, all words stand by the text indexes; newest first."""
+    queries = (
+        "SELECT rowid AS task FROM task_search WHERE task_search MATCH ?",
+        "SELECT a.task_id AS task FROM attempt_search s JOIN attempt a ON a.id = s.rowid WHERE attempt_search MATCH ?",
+    )
+    return sorted({row["task"] for sql in queries for row in db.read(sql, (match(words),))}, reverse=True)

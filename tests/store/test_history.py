@@ -10,7 +10,7 @@ import pytest
 
 from dispatcher import quota
 from dispatcher.errors import InternalError, NotFound, Refused
-from dispatcher.store import Store, history, holds, queue
+from dispatcher.store import Store, history, holds, lookup, queue
 from dispatcher.task import (
     Billing,
     CheckResult,
@@ -24,7 +24,7 @@ from dispatcher.task import (
     Status,
     Usage,
 )
-from tests.store.conftest import add, begin, claim, end
+from tests.store.conftest import add, begin, claim, end, tasks_with
 
 
 def test_begin_counts(db: Store) -> None:
@@ -198,23 +198,10 @@ def settled(db: Store, title: str, now: float, **more: Any) -> int:
     return attempt.id
 
 
-def test_recent(db: Store) -> None:
-    ids = [settled(db, f"task {number}", 100.0 * number, candidate="ab"[number % 2]) for number in range(6)]
-    bad = settled(db, "bad", 250.0, outcome=OutcomeClass.STALLED, candidate="b")
-
-    def found(**filters: Any) -> list[int]:
-        return [attempt.id for attempt in history.recent(db, **filters)]
-
-    assert found(limit=3) == [ids[5], ids[4], ids[3]]
-    assert found(candidate="b", since=200.0) == [ids[5], ids[3], bad]
-    assert found(outcome=OutcomeClass.STALLED) == [bad]
-    assert found(since=100.0, until=300.0) == [bad, ids[2], ids[1]]
-    assert found(status=Status.QUEUED, difficulty="medium", task_id=2) == [ids[1]]
-    assert found(status=Status.RUNNING) == []
-    assert found(repository="/x") == []
-    with pytest.raises(InternalError, match="colour"):
-        found(colour="red")
-    assert history.outcomes_of(db, "b", 2) == [OutcomeClass.COMPLETED, OutcomeClass.COMPLETED]
+def test_the_last_success_of_each_candidate(db: Store) -> None:
+    for number in range(6):
+        settled(db, f"task {number}", 100.0 * number, candidate="ab"[number % 2])
+    settled(db, "bad", 550.0, outcome=OutcomeClass.STALLED, candidate="b")
     assert history.last_success(db) == {"a": 401.0, "b": 501.0}
 
 
@@ -242,16 +229,16 @@ def test_text_search(db: Store, words: str, tasks: list[int]) -> None:
     settled(db, "zebra task", 100.0)
     settled(db, "the café task", 200.0, final_text="Final words about widgets.")
     settled(db, "third task", 300.0, notes=("a remark",))
-    assert [attempt.task_id for attempt in history.recent(db, text=words)] == tasks
+    assert [row["task"] for row in lookup.find(db, lookup.Query(text=words))] == tasks
     if words:
-        assert history.search(db, words) == tasks
+        assert tasks_with(db, words) == tasks
 
 
 def test_text_search_forgets_old_words(db: Store) -> None:
     task = add(db, "before")
     queue.update(db, task.id, 5.0, title="afterwards", brief_text="x", final_text="result")
     queue.add_note(db, task.id, 6.0, "remarkable", "mara")
-    assert [history.search(db, word) for word in ("before", "afterwards", "result", "remarkable")] == [
+    assert [tasks_with(db, word) for word in ("before", "afterwards", "result", "remarkable")] == [
         [],
         [1],
         [1],
@@ -259,11 +246,11 @@ def test_text_search_forgets_old_words(db: Store) -> None:
     ]
     begin(db, task.id, final_text="early")
     history.update_attempt(db, 1, final_text="late")
-    assert [history.search(db, word) for word in ("early", "late")] == [[], [1]]
+    assert [tasks_with(db, word) for word in ("early", "late")] == [[], [1]]
     db.connection.execute("DELETE FROM event")
     db.connection.execute("DELETE FROM attempt")
     db.connection.execute("DELETE FROM task")
-    assert [history.search(db, word) for word in ("late", "afterwards")] == [[], []]
+    assert [tasks_with(db, word) for word in ("late", "afterwards")] == [[], []]
     for index in ("task_search", "attempt_search"):
         db.connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)")
 
@@ -322,6 +309,5 @@ def test_what_was_paid_is_not_the_list_price(db: Store) -> None:
     settled(db, "killed", 200.0, credential="api", usage=Usage(input=7))
     assert history.paid(db, "api", 0.0) == (0.5, 1)
     assert history.paid(db, "api", 150.0) == (None, 1)
-    task = history.recent(db, limit=1)[0].task_id
-    used = history.task_spend(db, task)
+    used = history.task_spend(db, 2)
     assert (used.usd, used.tokens, used.attempts) == (None, 7, 1)

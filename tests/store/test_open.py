@@ -288,7 +288,7 @@ from dispatcher.task import Difficulty
 with store.open(sys.argv[1]) as db:
     queue.add(db, queue.NewTask("t", "t", Difficulty.EASY, ""), 1.0)
     queue.claim(db, owner="o", now=2.0, jobs=1)
-    queue.counts(db), holds.active(db, 3.0), history.recent(db), queue.next_wake(db), history.open_attempts(db)
+    queue.counts(db), holds.active(db, 3.0), history.attempts(db, 1), queue.next_wake(db), history.open_attempts(db)
     queue.update(db, 1, 4.0, status="queued", event="back")
 loaded = set(sys.modules) - before
 print(*sorted({name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names)))

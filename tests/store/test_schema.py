@@ -15,6 +15,7 @@ from dispatcher import store
 from dispatcher.store import migrate, rows, tables
 from dispatcher.store.database import SCHEMA_VERSION, Store, connect
 from dispatcher.task import Attempt, Task
+from tests.store.conftest import tasks_with
 
 OURS = {str(table.name) for table in SQLModel.metadata.sorted_tables}
 
@@ -118,10 +119,10 @@ def test_views_can_be_read_and_not_written(db: Store) -> None:
 def test_a_migration_keeps_rows_and_finds_their_words(path: Path) -> None:
     old_database(path)
     with store.open(path) as found:
-        from dispatcher.store import history, queue
+        from dispatcher.store import queue
 
         assert queue.get(found, 1).title == "Old task"
-        assert history.search(found, "cornflower") == [1]
+        assert tasks_with(found, "cornflower") == [1]
         assert queue.counts(found) == {queue.get(found, 1).status: 1}
         assert found.read("PRAGMA foreign_key_check") == []
     with sqlite3.connect(f"{path}.v1.backup") as backup:
