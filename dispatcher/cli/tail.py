@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,7 @@ def _lines(file: Path, more: Callable[[], bool]) -> Iterator[bytes]:
             rest = yield from _complete(opened, rest)
             if not going:
                 break
+            sys.stdout.flush()  # whoever reads us through a pipe wants to see it now
             time.sleep(_LOOK_EVERY)
         if rest:
             yield rest

@@ -374,6 +374,20 @@ def test_tail_renders_events_and_follows_to_the_end(story: Story, run: Run) -> N
     assert run("tail", "1", "--attempt", "7").code == 2
 
 
+def test_a_pipe_hears_a_followed_worker_at_once(story: Story) -> None:
+    """`dispatcher tail -f 1 | grep failed` must not wait until a buffer is full."""
+    task = story.task()
+    folder = story.begin(task)
+    line = {"type": "text", "timestamp": 1, "sessionID": "s", "part": {"type": "text", "text": "hello"}}
+    (folder / "stdout").write_bytes(json.dumps(line).encode() + b"\n")
+    words = [sys.executable, "-m", "dispatcher.cli", "tail", str(task.id), "-f"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"hello\n"
+        story.end(task, Status.NEEDS_REVIEW, "one commit")
+    assert process.returncode == 0
+
+
 # --- cancel, pause, resume, retry ---
 
 
