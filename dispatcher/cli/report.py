@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 
 from dispatcher import report as reports
@@ -19,10 +20,12 @@ from dispatcher.store import Store, figures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
 _DAY = 86400.0
+_STEPS = 1_000_000  # of SQLite's machine between two looks at the clock
 
 # What a narrow terminal does without, first the first; of tables whose columns are not themselves the subject.
 _MISSED = (
@@ -67,7 +70,7 @@ def show_report(
         "batch": batch,
     }
     given = {name: value for name, value in named.items() if value is not None}
-    with home.existing(explicit, reading=True) as store:
+    with home.existing(explicit, reading=True) as store, _patience(store):
         found = _made(store, span, given, by=by, unit=unit or _unit(span, now), now=now, tasks=tasks if html else 0)
     if html is not None:
         return _write_page(found, html)
@@ -80,6 +83,25 @@ def show_report(
 
         return out(render(_chosen(found, table), _period(found)))
     return _print(found, _chosen(found, table))
+
+
+@contextmanager
+def _patience(store: Store) -> Iterator[None]:
+    """Most reports come from sums that are kept. One that reads attempt by attempt says so when it takes long."""
+    begun = time.monotonic()
+
+    def tick() -> int:
+        nonlocal begun
+        if time.monotonic() - begun > 1:
+            begun = float("inf")
+            note("no sums are kept of this mix of filters: its attempts are read one by one ...")
+        return 0
+
+    store.connection.set_progress_handler(tick if sys.stderr.isatty() else None, _STEPS)
+    try:
+        yield
+    finally:
+        store.connection.set_progress_handler(None, 0)
 
 
 def _made(
@@ -149,7 +171,11 @@ def _print(found: Report, tables: tuple[Table, ...]) -> None:
         if table.rows:
             out()
             _print_table(table)
-    if on_terminal() and shutil.get_terminal_size().columns < _ROOMY:
+    if not on_terminal():
+        return
+    import shutil  # and with it the compressors, which a pipe needs not wait for
+
+    if shutil.get_terminal_size().columns < _ROOMY:
         note("a wider terminal shows more columns; --csv --table NAME, --json and --html have all")
 
 

@@ -1,7 +1,7 @@
 """The sums that a report is made of, as plain rows: counts and measures of attempts, and how many tasks stand where.
 
-Whole months come from the rollup, the rest of the period from the rows themselves; a filter that the rollup does not
-know (repository, batch, source) reads rows only. Both have the same columns, and a test proves that they agree.
+Whole months come from sums that are kept (the rollup and its parts), the rest of the period from the rows themselves; a
+mix of filters of which no sums are kept reads rows only. All have the same columns, and a test proves that they agree.
 """
 
 from __future__ import annotations
@@ -51,26 +51,41 @@ PERIODS: Mapping[str, str] = {
     "week": "strftime('%Y-%m-%d', started_at, 'unixepoch', 'weekday 0', '-6 days')",  # its Monday
     "month": "month",
 }
+_PERIODS_OF_PARTS: Mapping[str, str] = {  # where `name` is a day
+    "day": "name",
+    "week": "strftime('%Y-%m-%d', name, 'weekday 0', '-6 days')",
+    "month": "month",
+}
 
 
 def attempts(store: Store, span: Span = (None, None), filters: Mapping[str, str] | None = None) -> list[Row]:
     """Measures of the attempts that began in the span, by KEYS."""
-    return _sums(store, ", ".join(KEYS), KEYS, span, filters or {})
+    given = dict(filters or {})
+    part = "all" if span == (None, None) and not set(given) & _ONLY_ROWS else _part_of(given)
+    return _sums(store, ", ".join(KEYS), KEYS, span, given, part=part)
 
 
 def over_time(store: Store, unit: str, span: Span, filters: Mapping[str, str] | None = None) -> list[Row]:
-    """The measures IN_TIME by outcome and `period` (a day, a week's Monday, a month; UTC). Days and weeks read rows."""
+    """The measures IN_TIME by outcome and `period` (a day, a week's Monday, a month; UTC)."""
     if unit not in PERIODS:
         raise BadInput(f"there is no period {unit!r}", hint="one of " + ", ".join(PERIODS))
-    keys = f"{PERIODS[unit]} AS period, outcome"
-    return _sums(store, keys, ("period", "outcome"), span, filters or {}, rolled=unit == "month", measures=IN_TIME)
+    given, keys = dict(filters or {}), ("period", "outcome")
+    select, rolled = f"{PERIODS[unit]} AS period, outcome", f"{_PERIODS_OF_PARTS[unit]} AS period, outcome"
+    if not given:
+        part: str | None = "month" if unit == "month" else "day"
+    else:
+        part = _part_of(given) if unit == "month" else None
+    return _sums(store, select, keys, span, given, part=part, rolled=rolled, measures=IN_TIME)
 
 
 def grouped(store: Store, name: str, span: Span, filters: Mapping[str, str] | None = None) -> list[Row]:
-    """Measures by a column that the rollup does not know: repository, batch or source; the key is `name`."""
-    return _sums(
-        store, f"coalesce({name}, '') AS name, outcome", ("name", "outcome"), span, filters or {}, rolled=False
-    )
+    """Measures by repository, batch or source, and outcome; the key is `name`."""
+    given = dict(filters or {})
+    part: str | None = name
+    if given:
+        part = "in" if name == "repository" and not set(given) & {"batch", "source"} else None
+    select = f"coalesce({name}, '') AS name, outcome"
+    return _sums(store, select, ("name", "outcome"), span, given, part=part, rolled="name, outcome")
 
 
 def tasks(store: Store, span: Span = (None, None), filters: Mapping[str, str] | None = None) -> list[Row]:
@@ -120,6 +135,12 @@ FROM task t WHERE {where} ORDER BY t.created_at DESC, t.id DESC LIMIT ?
 # --- where the sums come from --------------------------------------------------------------------------------------
 
 
+def _part_of(filters: Mapping[str, str]) -> str | None:
+    """Which sums by month and KEYS know these filters: those of all (""), of one repository, or none (None)."""
+    narrow = set(filters) & _ONLY_ROWS
+    return "" if not narrow else "in" if narrow == {"repository"} else None
+
+
 def _sums(
     store: Store,
     select: str,
@@ -127,15 +148,22 @@ def _sums(
     span: Span,
     filters: Mapping[str, str],
     *,
-    rolled: bool = True,
+    part: str | None = "",
+    rolled: str = "",
     measures: Sequence[str] = MEASURES,
 ) -> list[Row]:
+    """`part`: of `rollup_part`; "": the rollup itself; None: rows only. `rolled`: what is selected from such sums."""
     found: dict[tuple[Any, ...], Row] = {}
     sums = ", ".join(f"sum({name}) AS {name}" for name in measures)
-    for source, _, part in _parts(span, rolled=rolled and not set(filters) & _ONLY_ROWS):
-        table, column = ("rollup", "month") if source == "rollup" else ("v_measures", "started_at")
-        where, values = _where(column, part, filters)
-        for row in store.read(f"SELECT {select}, {sums} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
+    for source, _, bounds in _parts(span, rolled=part is not None):
+        if source == "rows":
+            what, table = select, "v_measures"
+            where, values = _where("started_at", bounds, filters, of_attempts=True)
+        else:
+            what, table = rolled or select, "rollup_part" if part else "rollup"
+            known = {"name" if name == "repository" else name: value for name, value in filters.items()}
+            where, values = _where("month", bounds, {"part": part, **known} if part else filters)
+        for row in store.read(f"SELECT {what}, {sums} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
             _add(found, tuple(row[name] for name in keys), dict(row), measures)
     return [row for row in found.values() if row["attempts"]]
 
@@ -151,16 +179,21 @@ def _add(found: dict[tuple[Any, ...], Row], key: tuple[Any, ...], row: Row, meas
             known[name] += row[name]
 
 
-def _where(column: str, part: tuple[Any, Any], filters: Mapping[str, str]) -> tuple[str, list[object]]:
+def _where(
+    column: str, part: tuple[Any, Any], filters: Mapping[str, str], *, of_attempts: bool = False
+) -> tuple[str, list[object]]:
     conditions, values = ["1"], list[object]()
     for test, value in ((">=", part[0]), ("<", part[1])):
         if value is not None:
             conditions.append(f"{column} {test} ?")
             values.append(value)
     for name, value in filters.items():
-        if name.removeprefix("t.") not in FILTERS:
+        if name.removeprefix("t.") not in (*FILTERS, "part", "name"):
             raise BadInput(f"a report has no filter {name!r}", hint="one of " + ", ".join(FILTERS))
-        conditions.append(f"{name} = ?")
+        if of_attempts and name in ("repository", "batch"):  # from the tasks to their attempts, by the indexes of both
+            conditions.append(f"task_id IN (SELECT id FROM task WHERE {name} = ?)")
+        else:
+            conditions.append(f"{name} = ?")
         values.append(clean(value, MAX_LINE))
     return " AND ".join(conditions), values
 

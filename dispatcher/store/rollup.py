@@ -7,6 +7,8 @@ change what another one counts for). `store.figures` adds it up for reports.
 
 from __future__ import annotations
 
+from dispatcher.store import parts
+
 _NAMES = """\
     month, candidate, harness, model, credential, billing, difficulty, outcome, attempts, tasks, counted, delivered,
     saved, false_done, nearly_lost, accepted, rejected, seconds, cost_usd, priced, billed_usd, billed,
@@ -90,6 +92,7 @@ WHEN old.status <> new.status OR old.difficulty <> new.difficulty BEGIN
     VALUES (coalesce(strftime('%Y-%m', new.created_at, 'unixepoch'), ''), new.difficulty, new.status, 1)
     ON CONFLICT (month, difficulty, status) DO UPDATE SET number = number + 1;
 END""",
+    *parts.TRIGGERS,
 )
 
 REFILL = (  # after rows came in out of order (an import, a rebuild)
@@ -110,4 +113,5 @@ FROM v_measures GROUP BY month, candidate, harness, model, credential, billing, 
 INSERT INTO task_rollup (month, difficulty, status, number)
 SELECT coalesce(strftime('%Y-%m', created_at, 'unixepoch'), ''), difficulty, status, count(*)
 FROM task GROUP BY 1, 2, 3""",
+    *parts.REFILL,
 )

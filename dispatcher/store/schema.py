@@ -59,6 +59,38 @@ CREATE TABLE rollup (
     tokens_reasoning INTEGER NOT NULL,
     PRIMARY KEY (candidate, harness, model, credential, billing, difficulty, outcome, month)
 ) WITHOUT ROWID;
+CREATE TABLE rollup_part (
+    part TEXT NOT NULL,
+    name TEXT NOT NULL,
+    month TEXT NOT NULL,
+    candidate TEXT NOT NULL,
+    harness TEXT NOT NULL,
+    model TEXT NOT NULL,
+    credential TEXT NOT NULL,
+    billing TEXT NOT NULL,
+    difficulty TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    tasks INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
+    delivered INTEGER NOT NULL,
+    saved INTEGER NOT NULL,
+    false_done INTEGER NOT NULL,
+    nearly_lost INTEGER NOT NULL,
+    accepted INTEGER NOT NULL,
+    rejected INTEGER NOT NULL,
+    seconds FLOAT NOT NULL,
+    cost_usd FLOAT NOT NULL,
+    priced INTEGER NOT NULL,
+    billed_usd FLOAT NOT NULL,
+    billed INTEGER NOT NULL,
+    tokens_input INTEGER NOT NULL,
+    tokens_output INTEGER NOT NULL,
+    tokens_cache_read INTEGER NOT NULL,
+    tokens_cache_write INTEGER NOT NULL,
+    tokens_reasoning INTEGER NOT NULL,
+    PRIMARY KEY (part, name, month, candidate, harness, model, credential, billing, difficulty, outcome)
+) WITHOUT ROWID;
 CREATE TABLE task_rollup (
     month TEXT NOT NULL,
     difficulty TEXT NOT NULL,
@@ -432,7 +464,7 @@ FROM attempt a CROSS JOIN task t ON t.id = a.task_id
 WHERE a.ended_at IS NOT NULL;
 """
 
-HEAD = "0006"  # the newest migration, as Alembic names it
+HEAD = "0007"  # the newest migration, as Alembic names it
 
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),

@@ -154,6 +154,45 @@ class Rollup(SQLModel, table=True):
     tokens_reasoning: int = _number("reasoning tokens")
 
 
+class RollupPart(SQLModel, table=True):
+    """Sums of ended attempts by something else than candidates, or of all time at once; kept by triggers."""
+
+    __tablename__ = "rollup_part"
+    __table_args__ = ({"sqlite_with_rowid": False},)  # grouping walks the key
+    part: str = _text(
+        "all: of all time; in: of the repository `name` by month; month, day, repository, batch, source: by that",
+        primary_key=True,
+    )
+    name: str = _text("the day, repository, batch or source; empty: no name, or none is needed", primary_key=True)
+    month: str = _text("UTC month of the start, YYYY-MM; empty for all", primary_key=True)
+    candidate: str = _text("entry of models.yaml; empty but for all and in", primary_key=True)
+    harness: str = _text("the CLI; empty but for all and in", primary_key=True)
+    model: str = _text("the pinned model id; empty but for all and in", primary_key=True)
+    credential: str = _text("whose quota or money was spent; empty but for all and in", primary_key=True)
+    billing: str = _text("free, subscription, credit, metered; empty but for all and in", primary_key=True)
+    difficulty: str = _text("of the task as it stands; empty but for all and in", primary_key=True)
+    outcome: str = _text("how the attempts ended", primary_key=True)
+    attempts: int = _number("attempts that ended")
+    tasks: int = _number("of these, the first of their task on this candidate")
+    counted: int = _number("of these, counted against the candidate")
+    delivered: int = _number("tasks that this candidate brought to review")
+    saved: int = _number("of these, by a finish, continue or confirm prompt")
+    false_done: int = _number("the worker said done, git or the checks said otherwise")
+    nearly_lost: int = _number("failed, with work left behind that was kept")
+    accepted: int = _number("tasks accepted whose result came from these")
+    rejected: int = _number("tasks rejected whose result came from these")
+    seconds: float = _real("worker time")
+    cost_usd: float = _real("list price in US dollars, of those that have one")
+    priced: int = _number("attempts whose list price is known")
+    billed_usd: float = _real("US dollars that were billed, of those where it is known")
+    billed: int = _number("attempts of which it is known what was billed")
+    tokens_input: int = _number("input tokens")
+    tokens_output: int = _number("output tokens")
+    tokens_cache_read: int = _number("tokens read from the prompt cache")
+    tokens_cache_write: int = _number("tokens written to the prompt cache")
+    tokens_reasoning: int = _number("reasoning tokens")
+
+
 class TaskRollup(SQLModel, table=True):
     """How many tasks of a month stand in each status, by difficulty; kept by triggers."""
 

@@ -16,7 +16,7 @@ from dispatcher.store.database import SCHEMA_VERSION, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Any
 
     from dispatcher.store.database import Store
@@ -38,8 +38,11 @@ FORMAT = 1
 _PAGE = 2000
 
 
-def export_lines(store: Store) -> Iterator[str]:
-    """The log as lines without their ends, from one moment: rows that are written meanwhile are not in it."""
+def export_lines(store: Store) -> Generator[str, None, None]:
+    """The log as lines without their ends, from one moment: rows that are written meanwhile are not in it.
+
+    A read transaction is open until the last line was taken or the generator was closed.
+    """
     with store.lock:
         store.connection.execute("BEGIN")
         try:

@@ -45,7 +45,7 @@ def test_the_rollup_agrees_with_the_rows(log: Store, filters: dict[str, str]) ->
     for span in spans():
         rolled = figures.attempts(log, span, filters)
         select = ", ".join(figures.KEYS)
-        rows = figures._sums(log, select, figures.KEYS, span, filters, rolled=False)
+        rows = figures._sums(log, select, figures.KEYS, span, filters, part=None)
         assert flat(rolled, keys) == flat(rows, keys), span
 
 
@@ -69,11 +69,39 @@ def test_steps_of_time_add_up(log: Store) -> None:
     assert all(calendar.weekday(*map(int, week.split("-"))) == calendar.MONDAY for week in weeks)
 
 
-def test_other_groups_and_filters_read_rows(log: Store) -> None:
-    by_repository = figures.grouped(log, "repository", (None, None))
-    one = by_repository[0]["name"]
-    wanted = sum(row["attempts"] for row in by_repository if row["name"] == one)
-    assert sum(row["attempts"] for row in figures.attempts(log, filters={"repository": one})) == wanted
+FILTERS: list[dict[str, str]] = [
+    {},
+    {"candidate": "opus"},
+    {"repository": "/home/me/src/project3"},
+    {"repository": "/home/me/src/project3", "difficulty": "hard"},
+    {"repository": "/home/me/src/project3", "source": "terminal"},
+    {"batch": "night"},
+    {"source": "terminal", "harness": "claude"},
+]
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_every_report_agrees_with_the_rows(log: Store, filters: dict[str, str]) -> None:
+    """Whichever sums a question is answered from."""
+    log.connection.execute("INSERT INTO batch (name, created_at) VALUES ('night', 0)")
+    log.connection.execute("UPDATE task SET batch = 'night' WHERE id % 3 = 0")
+    for span in spans()[:8]:
+        for name in ("repository", "batch", "source"):
+            keys, select = ("name", "outcome"), f"coalesce({name}, '') AS name, outcome"
+            rows = figures._sums(log, select, keys, span, filters, part=None)
+            kept = figures.grouped(log, name, span, filters)
+            assert flat(kept, (*keys, *figures.MEASURES)) == flat(rows, (*keys, *figures.MEASURES)), (name, span)
+        for unit, expression in figures.PERIODS.items():
+            keys, select = ("period", "outcome"), f"{expression} AS period, outcome"
+            rows = figures._sums(log, select, keys, span, filters, part=None, measures=figures.IN_TIME)
+            kept = figures.over_time(log, unit, span, filters)
+            assert flat(kept, (*keys, *figures.IN_TIME)) == flat(rows, (*keys, *figures.IN_TIME)), (unit, span)
+        rows = figures._sums(log, ", ".join(figures.KEYS), figures.KEYS, span, filters, part=None)
+        every = (*figures.KEYS, *figures.MEASURES)
+        assert flat(figures.attempts(log, span, filters), every) == flat(rows, every), span
+
+
+def test_filters_that_no_report_knows(log: Store) -> None:
     assert figures.tasks(log, filters={"candidate": "opus"}) == [], "a task has no candidate of its own"
     with pytest.raises(BadInput, match="no filter"):
         figures.attempts(log, filters={"title": "x"})

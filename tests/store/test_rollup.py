@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
-from dispatcher.store import history, queue, rollup
-from dispatcher.store.database import Store
+from dispatcher import store
+from dispatcher.store import history, migrate, queue, rollup
+from dispatcher.store.database import Store, connect
 from dispatcher.task import Billing, Difficulty, OutcomeClass, PromptKind, Status, Usage
+from tests.benchmarks import make_log
 from tests.store.conftest import add
 
 NOW = 1_780_000_000.0
@@ -29,6 +32,34 @@ def rolled(db: Store) -> list[dict[str, object]]:
 
 def counted(db: Store) -> list[dict[str, object]]:
     return as_dicts(db, f"SELECT {KEYS}, {SUMMED} FROM v_measures GROUP BY {KEYS} ORDER BY {KEYS}")
+
+
+PARTS = {  # part -> its name and month, as the rows say them; and whether it keeps all keys
+    "all": ("''", "''", True),
+    "in": ("coalesce(repository, '')", "month", True),
+    "month": ("''", "month", False),
+    "day": ("strftime('%Y-%m-%d', started_at, 'unixepoch')", "month", False),
+    "repository": ("coalesce(repository, '')", "month", False),
+    "batch": ("coalesce(batch, '')", "month", False),
+    "source": ("source", "month", False),
+}
+
+
+def check_parts(db: Store) -> None:
+    names = ("candidate", "harness", "model", "credential", "billing", "difficulty")
+    for part, (name, month, whole) in PARTS.items():
+        keys = ", ".join(key if whole else f"'' AS {key}" for key in names)
+        expected = as_dicts(
+            db,
+            f"SELECT {name} AS name, {month} AS month, {keys}, outcome, {SUMMED} FROM v_measures "
+            "GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, outcome ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, outcome",
+        )
+        kept = as_dicts(
+            db,
+            f"SELECT name, month, {', '.join(names)}, outcome, {SUMS} FROM rollup_part WHERE part = '{part}' "
+            "AND attempts <> 0 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, outcome",
+        )
+        assert kept == expected, part
 
 
 def as_dicts(db: Store, sql: str) -> list[dict[str, object]]:
@@ -81,15 +112,20 @@ def test_the_rollup_is_the_sum_of_the_rows(db: Store, seed: int) -> None:
             queue.update(db, task.id, NOW, status=Status(status))
         if dice.random() < 0.3:
             queue.update(db, task.id, NOW, difficulty=Difficulty.HARD)
+        if dice.random() < 0.5:
+            db.connection.execute("INSERT OR IGNORE INTO batch (name, created_at) VALUES ('night', 0)")
+            db.connection.execute("UPDATE task SET batch = 'night' WHERE id = ?", (task.id,))
     db.connection.execute("PRAGMA foreign_keys = OFF")
     db.connection.execute("DELETE FROM attempt WHERE id % 5 = 3")
     db.connection.execute("UPDATE attempt SET number = 100 - number, verdict = 'review' WHERE id % 4 = 1")
     assert rolled(db) == counted(db)
+    check_parts(db)
     tasks = as_dicts(db, "SELECT difficulty, status, number FROM task_rollup WHERE number > 0 ORDER BY 1, 2")
     assert tasks == as_dicts(db, "SELECT difficulty, status, count(*) AS number FROM task GROUP BY 1, 2 ORDER BY 1, 2")
     for statement in rollup.REFILL:
         db.connection.execute(statement)
     assert rolled(db) == counted(db)
+    check_parts(db)
 
 
 def test_what_the_measures_mean(db: Store) -> None:
@@ -114,3 +150,23 @@ def test_what_the_measures_mean(db: Store) -> None:
         "accepted": 1,
     }
     assert db.read("SELECT candidate, outcome FROM rollup WHERE accepted = 1")[0]["candidate"] == "b"
+
+
+def test_an_older_log_gets_the_sums_of_its_parts(tmp_path: Path) -> None:
+    path, dice = tmp_path / "logs" / "dispatcher.db", random.Random(5)
+    path.parent.mkdir()
+    migrate.upgrade(str(path), 6)
+    connection = connect(str(path))
+    for number in range(1, 60):
+        at = NOW + 86400.0 * number
+        rows = [
+            ("task", make_log._task(dice, number, at, "completed")),
+            *(("attempt", row) for row in make_log._attempts(dice, number, at, ["killed", "completed"])),
+        ]
+        for table, row in rows:
+            marks = ", ".join(f":{name}" for name in row)
+            connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", row)
+    connection.close()
+    with store.open(path) as db:
+        assert db.read("SELECT sum(attempts) AS n FROM rollup_part WHERE part = 'all'")[0]["n"] == 118
+        check_parts(db)
