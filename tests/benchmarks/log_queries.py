@@ -19,8 +19,11 @@ from dispatcher.store import figures, lookup
 from dispatcher.store.database import Store
 from tests.benchmarks.make_log import END
 
+PROJECT = {"repository": "/home/me/src/project3"}
 WEEK = END - 7 * 86400.0
 PROGRAM = Path(sys.executable).parent / "dispatcher"
+
+REPORTS = (["report"], ["report", "--by", "repository"], ["report", "--unit", "day"], ["report", "--markdown"])
 
 
 def questions(db: Store) -> dict[str, Callable[[], object]]:
@@ -47,6 +50,22 @@ def questions(db: Store) -> dict[str, Callable[[], object]]:
         "report, all time: sums": lambda: figures.attempts(db),
         "report, all time: by month": lambda: figures.over_time(db, "month", (None, None)),
         "report, all time: tasks": lambda: figures.tasks(db),
+        "report, all time: by day": lambda: figures.over_time(db, "day", (None, None)),
+        **{
+            f"report, all time: by {name}": lambda name=name: figures.grouped(db, name, (None, None))  # type: ignore[misc]
+            for name in ("repository", "batch", "source")
+        },
+        "report, all time: of one repository": lambda: (
+            figures.attempts(db, filters=PROJECT),
+            figures.over_time(db, "month", (None, None), PROJECT),
+            figures.tasks(db, filters=PROJECT),
+        ),
+        "report, all time: by repository, of one candidate": lambda: figures.grouped(
+            db, "repository", (None, None), {"candidate": "opus"}
+        ),
+        "report, all time: by day, of one candidate (reads rows)": lambda: figures.over_time(
+            db, "day", (None, None), {"candidate": "opus"}
+        ),
         "report, a week": lambda: figures.attempts(db, (WEEK, None)),
         "report, a month by day": lambda: figures.over_time(db, "day", (END - 30 * 86400, None)),
         "page: the newest 5,000 tasks": lambda: figures.newest_tasks(db, 5000),
@@ -79,7 +98,7 @@ def main() -> None:
         for name, question in questions(db).items():
             out(f"| {name} | {median_cpu(question, runs) * 1000:.2f} |\n")
     out("\n| command | CPU, ms | x bare |\n|---|---:|---:|\n")
-    for words in (["log"], ["log", "--json"], ["log", "--outcome", "failed"], ["log", "--text", "login"], ["report"]):
+    for words in (["log"], ["log", "--json"], ["log", "--outcome", "failed"], ["log", "--text", "login"], *REPORTS):
         pairs = [
             (process_cpu([str(PROGRAM), *words, "--home", home]), process_cpu([sys.executable, "-c", "pass"]))
             for _ in range(runs)
