@@ -227,13 +227,15 @@ def test_two_calls_in_one_answer(world: Published) -> None:
     assert world.attempts(task)[0]["outcome"] == "awaiting_approval"
 
 
+@pytest.mark.timeout(1200)  # each trial starts a CLI anew
 def test_kill_9_during_the_approved_call(world: Published) -> None:
     """At most one write for each approval and never one without, wherever everything is killed.
 
     After each kill the task asks again about the same call; that question is approved in the next trial."""
     trials = int(os.environ.get("DISPATCHER_APPROVAL_KILLS", KILLS))
     world.prepare(park_after="600s")
-    world.script(0, [{"text": "I set it.", **world.set_flag(), "repeat": True}])
+    for model in range(3):  # a run that was killed is begun anew with the next candidate
+        world.script(model, [{"text": "I set it.", **world.set_flag(), "repeat": True}])
     task = 0
     for trial in range(1, trials + 1):
         task, process = asks(world, task, trial)
@@ -251,7 +253,8 @@ def test_kill_9_during_the_approved_call(world: Published) -> None:
         assert len(world.writes) <= before + 1, world.story(task)
     task, process = asks(world, task, trials + 1)  # denied, it never runs
     before = len(world.writes)
-    world.script(0, [DONE])
+    for model in range(3):
+        world.script(model, [{**DONE, "repeat": True}])
     world.run("deny", str(pending_of(world, task)), "--reason", "once was enough", check=True)
     process.wait(120)
     world.run("run", "--task", str(task))

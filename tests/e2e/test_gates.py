@@ -84,7 +84,7 @@ def attempt_call(world: Published, *calls: dict[str, Any]) -> dict[str, Any]:
 STOP = "with open({path!r}, 'w') as file: file.write(f'{{os.getppid()}} {{os.getpid()}}')\nos.kill(os.getppid(), 19)\n"
 
 
-def alone(world: Published, task: int, change: str, seconds: float = 5.0) -> int:
+def alone(world: Published, task: int, change: str, seconds: float = 3.0) -> int:
     """Run the task while its supervisor is stopped from before the CLI starts on, until the CLI ends or has had its
     time. `change` as for `between`. Gives the number of requests that the model got meanwhile."""
     note = world.root / "pids"
@@ -264,21 +264,22 @@ def test_a_plugin_of_the_administrator_keeps_the_gate_shut(opencode: Published) 
     assert "another plugin comes after the gate" in row["status_reason"]
 
 
-@pytest.mark.parametrize("how", ["OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR"])
-def test_settings_named_by_the_environment_come_before_ours(opencode: Published, how: str) -> None:
+def test_settings_named_by_the_environment_come_before_ours(opencode: Published) -> None:
     folder = opencode.root / "other"
     (folder / "plugin").mkdir(parents=True)
-    names = {"OPENCODE_CONFIG": "listed.js", "OPENCODE_CONFIG_DIR": "plugin/folder.js"}
-    file = folder / names[how]
-    file.write_text(plugin(opencode, how))
-    listed = [f"file://{file}"] if how == "OPENCODE_CONFIG" else []
-    settings = folder / "opencode.json"
-    settings.write_text(json.dumps({"plugin": listed, "permission": OPEN, "agent": {"build": {"permission": OPEN}}}))
-    between(opencode, f"environ[{how!r}] = {str(settings if how == 'OPENCODE_CONFIG' else folder)!r}")
+    (folder / "plugin/folder.js").write_text(plugin(opencode, "OPENCODE_CONFIG_DIR"))
+    listed = folder / "listed.js"
+    listed.write_text(plugin(opencode, "OPENCODE_CONFIG"))
+    opens = {"permission": OPEN, "agent": {"build": {"permission": OPEN}}}
+    settings = opencode.root / "settings.json"
+    settings.write_text(json.dumps({"plugin": [f"file://{listed}"], **opens}))
+    (folder / "opencode.json").write_text(json.dumps(opens))
+    named = {"OPENCODE_CONFIG": str(settings), "OPENCODE_CONFIG_DIR": str(folder)}
+    between(opencode, f"environ.update({named!r})")
     opencode.prepare()
     row = attempt_call(opencode)
     assert row["status"] == "awaiting_approval", row["status_reason"]
-    assert order(opencode) == {how: False}
+    assert order(opencode) == dict.fromkeys(named, False)
 
 
 ALL_WAYS = """
