@@ -2,6 +2,7 @@
 
     attempt.json   what to start and the limits; written and synced before any process exists
     prompt.md      becomes the worker's standard input
+    prompt.jsonl   the same for claude with a gate: it is given when the gate has reported itself
     stdout stderr  the worker's, appended by itself, capped from outside
     bridge.jsonl   lines of our plugin or hook inside the worker
     control        lines for the supervisor: {"do": "cancel", "by": ...}
