@@ -143,7 +143,7 @@ def _decide(s: Situation) -> Verdict:
         return _rest(s, Action.CANCEL, f"cancelled; {_work(s.evidence)}")
     if kind is Kind.AWAITING_APPROVAL:
         step = NextStep(PromptKind.APPROVED, s.candidate, s.session_id, s.avoid, s.note)
-        return Verdict(Action.AWAIT_APPROVAL, _because(s, "a call waits for a person"), step, s.counters)
+        return Verdict(Action.AWAIT_APPROVAL, s.outcome.reason or "a call waits for a person", step, s.counters)
     if s.outcome.session_gone:
         step = NextStep(s.prompt, s.candidate, None, s.avoid, s.note)
         return _start(s, step, "the session to resume is gone: the same prompt in a fresh one, as the same attempt")

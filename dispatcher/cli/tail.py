@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dispatcher import harness
 from dispatcher.cli import home
-from dispatcher.cli.render import clean, clean_block, note, out
+from dispatcher.cli.render import clean, clean_block, note, on_terminal, out
 from dispatcher.errors import NotFound
 from dispatcher.store import history, queue
 from dispatcher.task import Status
@@ -78,6 +78,8 @@ def _next(store: Store, task: int, last: Attempt) -> Attempt | None:
         if not _goes_on(store, task):
             done = queue.get(store, task)
             note(f"--- {done.status}: {clean(done.status_reason)}")
+            if done.status is Status.AWAITING_APPROVAL:
+                note("--- to answer: dispatcher approvals")
             return None
         time.sleep(_LOOK_EVERY)
 
@@ -96,9 +98,38 @@ def _reader(attempt: Attempt) -> Callable[[bytes], None]:
     def show(line: bytes) -> None:
         text = render(line)
         if text is not None:
-            out(clean_block(text))
+            for said in clean_block(text).split("\n"):
+                out(_fitted(said, columns) if columns else said)
 
+    columns = _columns()
     return show
+
+
+def _columns() -> int:
+    """Of the terminal; 0: there is none, and lines stay as they are."""
+    if not on_terminal():
+        return 0
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def _fitted(line: str, columns: int) -> str:
+    """A terminal would break it in the middle of a word."""
+    if len(line) <= columns:
+        return line
+    from textwrap import wrap
+
+    indent = " " * (len(line) - len(line.lstrip(" "))) + ("  " if line.startswith((">", "=", "!", " ")) else "")
+    wrapped = wrap(
+        line,
+        columns,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    return "\n".join(wrapped)
 
 
 def _raw(line: bytes) -> None:

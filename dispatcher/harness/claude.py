@@ -44,7 +44,7 @@ from dispatcher.task import (
     Tools,
     Usage,
 )
-from dispatcher.words import of
+from dispatcher.words import of, plural
 
 SYNTHETIC = "<synthetic>"  # the model name of messages that the CLI wrote itself
 
@@ -825,12 +825,21 @@ def _render(line: bytes) -> str | None:
     if event is None:
         return None
     if kind == "result":
-        word = "failed" if event.get("is_error") is True else "finished"
-        return f"= {word}: {events.shorten(events.string(event.get('result')))}"
+        return _render_result(event)
     if kind == "system":
         return _render_system(event)
     lines = [text for part in events.items(events.obj(event, "message").get("content")) if (text := _render_part(part))]
     return "\n".join(lines) or None
+
+
+def _render_result(result: events.Object) -> str:
+    """What a success says was its last answer, and is there already."""
+    text, turns = events.shorten(events.string(result.get("result"))), events.integer(result.get("num_turns"))
+    if deferred(result):
+        return f"= waits for a person: {_deferred_text(result)}"
+    if result.get("is_error") is True:
+        return f"= failed: {text}"
+    return f"= finished ({plural(turns, 'turn')})" if turns else f"= finished: {text}"
 
 
 def _render_system(event: events.Object) -> str | None:
@@ -848,5 +857,6 @@ def _render_part(part: events.Object) -> str | None:
         denied_like: events.Object = {"tool_name": part.get("name"), "tool_input": part.get("input")}
         return f"> {_denied_text(denied_like)}"
     if part.get("type") == "tool_result" and part.get("is_error") is True:
-        return f"  failed: {events.shorten(events.string(part.get('content')))}"
+        said = events.string(part.get("content")).removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
+        return f"  failed: {events.shorten(said)}"
     return None

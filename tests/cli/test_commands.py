@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher import money
-from dispatcher.cli import doctor
+from dispatcher.cli import doctor, tail
 from dispatcher.config import initial
 from dispatcher.store import holds, queue
 from dispatcher.store.locks import RunnerLock
@@ -372,6 +372,20 @@ def test_tail_renders_events_and_follows_to_the_end(story: Story, run: Run) -> N
     assert "hello" in followed.out
     assert followed.err.splitlines()[-1] == "--- needs_review: one commit"
     assert run("tail", "1", "--attempt", "7").code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("short", ["short"]),
+        ("a line of words that is long", ["a line of words that", "is long"]),
+        ("> bash: echo a word and another", ["> bash: echo a word", "  and another"]),
+        ("  failed: a reason that is long", ["  failed: a reason", "    that is long"]),
+        ("averyveryverylongwordthatisapath", ["averyveryverylongwordthatisapath"]),
+    ],
+)
+def test_a_terminal_gets_whole_words(line: str, lines: list[str]) -> None:
+    assert tail._fitted(line, 20).split("\n") == lines
 
 
 def test_a_pipe_hears_a_followed_worker_at_once(story: Story) -> None:

@@ -344,5 +344,9 @@ def test_render_says_what_happened() -> None:
     assert harness.render(TEXT) == "Done."
     assert harness.render(failure(message="no", statusCode=429)) == "! APIError 429: no"
     assert harness.render(CALLS) is None
-    assert get("claude").render(final()) == "= finished: Done."
+    assert get("claude").render(final(num_turns=1)) == "= finished (1 turn)"
+    assert get("claude").render(final(num_turns=0, result="no such command")) == "= finished: no such command"
+    assert get("claude").render(final(is_error=True, result="429")) == "= failed: 429"
+    waits = final(stop_reason="tool_deferred", deferred_tool_use={"name": "Bash", "input": {"command": "git push"}})
+    assert get("claude").render(waits) == '= waits for a person: Bash: {"command": "git push"}'
     assert get("claude").render(assistant(1, use(1, "ls"))) == "> Bash: ls"
