@@ -40,7 +40,7 @@ def tail_task(number: int, explicit: Path | None, *, follow: bool, wanted: int |
             raise NotFound(f"task {number} has no attempt yet", hint="start it with: dispatcher run")
         while attempt is not None:
             note(f"--- attempt {attempt.number}: {attempt.prompt} prompt to {clean(attempt.candidate)}")
-            show = _raw if raw or errors else _reader(attempt)
+            show = _raw if raw or errors else _reader(attempt, queue.get(store, number).copy_path)
             file = Path(attempt.folder) / ("stderr" if errors else "stdout")
             said = False
             for line in _lines(file, _still_open(store, attempt) if follow else lambda: False):
@@ -92,12 +92,14 @@ def _still_open(store: Store, attempt: Attempt) -> Callable[[], bool]:
     return lambda: history.get_attempt(store, attempt.id).ended_at is None
 
 
-def _reader(attempt: Attempt) -> Callable[[bytes], None]:
+def _reader(attempt: Attempt, copy: str | None) -> Callable[[bytes], None]:
+    """Files of the task copy by their names in it: opencode names all of them from the root."""
     render = harness.get(attempt.harness).render
 
     def show(line: bytes) -> None:
         text = render(line)
         if text is not None:
+            text = text.replace(f"{copy}/", "") if copy else text
             for said in clean_block(text).split("\n"):
                 out(_fitted(said, columns) if columns else said)
 

@@ -683,7 +683,11 @@ def _render(line: bytes) -> str | None:
     if kind == "text":
         return events.string(part.get("text")).strip() or None
     if kind == "tool_use":
-        error = events.string(events.obj(part, "state").get("error"))
+        state = events.obj(part, "state")
+        code = events.integer(
+            events.obj(state, "metadata").get("exit")
+        )  # of its bash, which is "completed" all the same
+        error = events.string(state.get("error")) or (f"exit code {code}" if code else "")
         return f"> {_call_text(part)}" + (f"\n  failed: {events.shorten(error)}" if error else "")
     if kind == "error":
         channel = _channel_of(events.obj(event, "error"))

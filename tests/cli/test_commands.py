@@ -388,6 +388,16 @@ def test_a_terminal_gets_whole_words(line: str, lines: list[str]) -> None:
     assert tail._fitted(line, 20).split("\n") == lines
 
 
+def test_tail_names_files_as_the_repository_does(story: Story, run: Run) -> None:
+    task = story.task()
+    folder = story.begin(task)
+    queue.update(story.store, task.id, 1.0, copy_path="/copies/1/work")
+    state = {"status": "completed", "input": {"filePath": "/copies/1/work/src/a.py"}}
+    call = {"type": "tool_use", "sessionID": "s", "part": {"type": "tool", "tool": "read", "state": state}}
+    (folder / "stdout").write_bytes(json.dumps(call).encode() + b"\n")
+    assert run("tail", "1").out == "> read: src/a.py\n"
+
+
 def test_a_pipe_hears_a_followed_worker_at_once(story: Story) -> None:
     """`dispatcher tail -f 1 | grep failed` must not wait until a buffer is full."""
     task = story.task()

@@ -341,6 +341,8 @@ def test_what_a_model_says_and_a_tool_prints_proves_nothing(text: str, exit: Exi
 def test_render_says_what_happened() -> None:
     harness = get("opencode")
     assert harness.render(tool("completed", 3)) == "> bash: step 3"
+    failed = tool("completed", 3, metadata={"exit": 2})
+    assert harness.render(failed) == "> bash: step 3\n  failed: exit code 2"
     assert harness.render(TEXT) == "Done."
     assert harness.render(failure(message="no", statusCode=429)) == "! APIError 429: no"
     assert harness.render(CALLS) is None
