@@ -33,6 +33,7 @@ _BEGAN = {
     "approved": "went on at the call that had waited for an answer",
 }
 _DECIDED = {
+    Action.CHECK: "the work is complete, and its checks have still to run",
     Action.REVIEW: "the work is ready for review",
     Action.FINISH: "the work is there, so it is finished and not done again",
     Action.CONTINUE: "part of the work is there, so another run goes on with it",
