@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FIRST = 32 * 1024  # of a look: mostly little is new, and a larger buffer costs a system call of its own
 CHUNK = 256 * 1024
 LINE = 1024 * 1024
 
@@ -33,9 +34,11 @@ class Follower:
 
         Stops after about `budget` bytes or at the end of the file.
         """
-        stop = self.offset + budget
+        stop, size = self.offset + budget, min(FIRST, CHUNK)
         while self.offset < stop:
-            chunk = os.pread(self._fd, CHUNK, self.offset)
+            chunk = os.pread(self._fd, size, self.offset)
+            full, more = len(chunk) == size, size < CHUNK
+            size = CHUNK if full else size
             self.seen = max(self.seen, self.offset + len(chunk))
             end = chunk.rfind(b"\n") + 1
             self._last = (chunk, len(chunk) if self._held else end)
@@ -46,10 +49,10 @@ class Follower:
             elif end:
                 self.offset += end
                 yield chunk, end
-            elif len(chunk) == CHUNK or (chunk and self._held):
+            elif (full and not more) or (chunk and self._held):
                 self.offset += len(chunk)
                 self._hold(chunk)
-            else:
+            elif not full:
                 return  # the end of the file, or a line that is still being written
 
     def lines(self, budget: int) -> Iterator[bytes]:
