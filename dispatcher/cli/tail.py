@@ -77,7 +77,8 @@ def _next(store: Store, task: int, last: Attempt) -> Attempt | None:
             return later[0]
         if not _goes_on(store, task):
             done = queue.get(store, task)
-            note(f"--- {done.status}: {clean(done.status_reason)}")
+            end, columns = f"--- {done.status}: {clean(done.status_reason)}", _columns()
+            note(_fitted(end, columns) if columns else end)
             if done.status is Status.AWAITING_APPROVAL:
                 note("--- to answer: dispatcher approvals")
             return None

@@ -46,14 +46,15 @@ class Follower:
                 self.offset += first
                 line = self._take(chunk[: first - 1]) + b"\n"
                 yield line, len(line)
-            elif end:
+                continue  # at what came with its end
+            if end:
                 self.offset += end
                 yield chunk, end
             elif (full and not more) or (chunk and self._held):
                 self.offset += len(chunk)
                 self._hold(chunk)
-            elif not full:
-                return  # the end of the file, or a line that is still being written
+            if not full:
+                return  # at the end of the file, or of what there is of a line that is still being written
 
     def lines(self, budget: int) -> Iterator[bytes]:
         """The same line by line, without their ends."""
