@@ -239,7 +239,7 @@ def rest(ctx: Context, task: Task, plan: routing.Plan, max_wait: float) -> Task:
     """No candidate may run: wait for the earliest reset, or for a person when only a person can help. Who has waited
     for too long has lost its point."""
     if plan.earliest is None:
-        why = dict.fromkeys(f"{skipped.name} {skipped.reason}" for skipped in plan.skipped if skipped.needs_person)
+        why = dict.fromkeys(f"{skipped.name}: {skipped.reason}" for skipped in plan.skipped if skipped.needs_person)
         return ask_person(ctx, task, f"{plan.reason}: {'; '.join(why)}" if why else plan.reason)
     not_before: float | None = plan.earliest
     status, reason = Status.WAITING, plan.reason
