@@ -196,11 +196,14 @@ class _Inspection:
         counts = _numstat(out)
         touched = [path for path in dirty if path in tracked]
         if touched:
-            asked = {*counts, *touched}
-            # git looks at every file of the index again, unless it is told which ones are meant.
-            only = ("--", *sorted(asked, key=os.fsencode)) if len(asked) <= NAMED_PATHS else ()
-            whole = _numstat(seen.run("diff-index", "--numstat", *DIFF, base, *only).out)
-            counts = {p: whole[p] for p in asked if p in whole}
+            # Where the index is still that of the base, only these files are looked at. `diff-index` looks at all; with
+            # paths it would even read every tree.
+            plain = head == base and all(e.state.startswith(".") for e in entries if e.path in tracked)
+            if plain and len(touched) <= NAMED_PATHS:
+                whole = _numstat(seen.run("diff-files", "--numstat", *DIFF, "--", *touched).out)
+            else:
+                whole = _numstat(seen.run("diff-index", "--numstat", *DIFF, base).out)
+            counts = {p: whole[p] for p in {*counts, *touched} if p in whole}
         for path in dirty:
             if path not in tracked:
                 counts[path] = (_lines(seen.of.root / path), 0)

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, cast
+from subprocess import DEVNULL, PIPE
 
 from dispatcher.errors import GitError, RepositoryError
 
@@ -105,31 +105,28 @@ def call(
     A variable of `env` that is empty is left out altogether.
     """
     try:
-        from git.cmd import Git
+        from git.cmd import safer_popen
     except ImportError as error:  # GitPython looks for git while it is imported
         raise GitError(f"git cannot be used: {error}", hint=NEEDED) from error
     variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     variables |= {**ENVIRONMENT, **(env or {})}
     options = [part for key, value in OPTIONS for part in ("-c", f"{key}={value}")]
-    # `env -i` because GitPython adds to the environment and cannot take away from it (GIT_DIR, GIT_TRACE, ...).
-    words = ["env", "-i", *(f"{name}={value}" for name, value in variables.items() if value), "git"]
-    with tempfile.TemporaryFile() as handle:
-        handle.write(stdin)
-        handle.seek(0)
-        try:
-            code, out, err = Git(cwd).execute(
-                [*words, *options, *arguments],
-                istream=cast("BinaryIO", handle),
-                with_extended_output=True,
-                with_exceptions=False,
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-                shell=False,
-            )
-        except (OSError, ValueError) as error:
-            raise GitError(f"git did not start: {error}", hint=NEEDED) from error
-    result = Result(code, out, err)
-    if code not in ok:
+    # Not `Git.execute`: it adds to the environment and cannot take away from it (GIT_DIR, GIT_TRACE, ...).
+    try:
+        process = safer_popen(
+            ["git", *options, *arguments],
+            cwd=cwd,
+            env={name: value for name, value in variables.items() if value},
+            stdin=PIPE if stdin else DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        with process:
+            out, err = process.communicate(stdin or None)
+    except (OSError, ValueError) as error:
+        raise GitError(f"git did not start: {error}", hint=NEEDED) from error
+    result = Result(process.returncode, out, err.decode("utf-8", "surrogateescape").removesuffix("\n"))
+    if result.code not in ok:
         raise _failed(arguments, result)
     return result
 

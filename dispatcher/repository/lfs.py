@@ -35,6 +35,11 @@ def same_content(pointer: bytes, file: Path) -> bool:
         return hashlib.file_digest(handle, "sha256").hexdigest() == wanted
 
 
+def may_be_used(of: Layout) -> bool:
+    """Whether any file can stand for a pointer here: by the LFS filter, or because we put it there (`fill`)."""
+    return (of.root / ".gitattributes").exists() or any(key.startswith("filter.lfs.") for _, key, _ in of.config())
+
+
 def _stored(of: Layout, name: str) -> Path:
     return of.common / "lfs" / "objects" / name[:2] / name[2:4] / name
 

@@ -112,7 +112,7 @@ def phantoms(seen: View, entries: Sequence[Entry]) -> set[str]:
             found.add(entry.path)
         else:
             rest.append(entry)
-    if rest:
+    if rest and lfs.may_be_used(seen.of):
         for entry, blob in zip(rest, small_blobs(seen, [e.index for e in rest]), strict=True):
             if blob is not None and lfs.same_content(blob, seen.of.root / entry.path):
                 found.add(entry.path)

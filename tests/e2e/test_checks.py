@@ -233,7 +233,11 @@ def test_no_prompt_of_any_kind_tells_of_hidden_checks_or_blames_what_was_red(wor
     world.run("review", str(task), "--with", "second", check=True)
     world.run("review", str(task), "--reject", "--note", "One file more.", "--follow-up", check=True)
     world.run("run", check=True)
-    assert [row["status"] for row in world.rows("select status from task")] == ["rejected", "accepted", "needs_review"]
+    assert [row["status"] for row in world.rows("select status from task order by id")] == [
+        "rejected",
+        "accepted",
+        "needs_review",
+    ]
 
     prompts = sorted((world.home / "logs").rglob("prompt.md"))
     given = {path: path.read_text() for path in prompts if path.parents[1].parent == world.home / "logs"}

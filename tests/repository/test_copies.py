@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dispatcher.errors import RepositoryError
-from dispatcher.repository import copies
+from dispatcher.repository import copies, evidence
+from dispatcher.repository import git as git_room
 from dispatcher.task import CopyMode
 from tests.repository.kit import commit, git, init, script, start, write
 
@@ -209,3 +212,37 @@ def test_two_homes_have_worktrees_of_one_repository(target: Path, tmp_path: Path
     commit(made[0].copy, "mine.txt")
     assert [task.info.branch for task in made] == ["dispatcher-work/task-7-a", "dispatcher-work/task-7-b"]
     assert copies.prepare(target, made[0].copy, mode=CopyMode.WORKTREE, marker="task-7", identity="a").reused
+
+
+def test_a_copy_and_what_is_asked_about_it_take_few_gits(
+    target: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start of git costs milliseconds, and a small copy costs little else."""
+    asked: list[str] = []
+    real = git_room.call
+
+    def counted(arguments: Sequence[str], **named: Any) -> git_room.Result:
+        asked.append(arguments[0])
+        return real(arguments, **named)
+
+    for room in (git_room, copies):
+        monkeypatch.setattr(room, "call", counted)
+
+    def taken() -> list[str]:
+        done = list(asked)
+        asked.clear()
+        return done
+
+    copies.prepare(target, copy, marker="7")
+    assert taken() == ["rev-parse", "config", "for-each-ref", "update-ref", "read-tree"]
+    base = evidence.snapshot(copy)
+    assert taken() == ["config", "status", "for-each-ref"]
+    assert evidence.inspect(copy, base, base, target=target).error is None
+    assert sorted(taken()) == ["config", "for-each-ref", "ls-files", "status"]
+    write(copy, "a.txt", "changed\n")
+    assert evidence.inspect(copy, base, base, target=target).insertions == 1
+    assert sorted(taken()) == ["config", "diff-files", "for-each-ref", "status"]
+    write(copy, "a.txt", "one\n")
+    copies.remove(copy, target)
+    assert not copy.exists()
+    assert sorted(taken()) == ["config", "for-each-ref", "for-each-ref", "status"]
