@@ -263,27 +263,27 @@ def test_kill_9_during_the_approved_call(world: Published) -> None:
 
 def asks(world: Published, task: int, trial: int) -> tuple[int, subprocess.Popen[bytes]]:
     """A run of this task that waits for a person, or has ended with its question; of a new task when this one is over.
-    opencode holds its call, claude ends."""
+    opencode holds its call, claude ends; and so does a run that finds a question from before the kill."""
     while True:
         if not task or world.task(task)["status"] not in ("running", "queued", "waiting", "awaiting_approval"):
             task = world.add(world.brief(f"kill{trial}", f"Set the flag beta, trial {trial}."))
+        before = questions(world, task)
         process = world.start("run", "--task", str(task))
-        until(partial(asked_or_over, world, task, process), 120)
+        until(partial(asked_or_over, world, task, process, before), 120)
         if world.harness == "claude":
             process.wait(120)
-        if questions(world, task):
+        if world.task(task)["status"] == "awaiting_approval" or questions(world, task) > before:
             return task, process
 
 
-def asked_or_over(world: Published, task: int, process: subprocess.Popen[bytes]) -> bool:
-    return process.poll() is not None or questions(world, task)
+def asked_or_over(world: Published, task: int, process: subprocess.Popen[bytes], before: int) -> bool:
+    return process.poll() is not None or questions(world, task) > before
 
 
-def questions(world: Published, task: int) -> bool:
-    """Whether something was asked that was not answered, by the files of its supervisors."""
+def questions(world: Published, task: int) -> int:
+    """How often this task has asked, by the files of its supervisors."""
     folder = world.home / "logs" / str(task) / "approvals"
-    asked = sum(len(file.read_text().splitlines()) for file in folder.glob("*.asked"))
-    return asked > len(list(folder.glob("*.used")))
+    return sum(len(file.read_text().splitlines()) for file in folder.glob("*.asked"))
 
 
 def used(world: Published) -> int:

@@ -81,7 +81,11 @@ def attempt_call(world: Published, *calls: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-STOP = "with open({path!r}, 'w') as file: file.write(f'{{os.getppid()}} {{os.getpid()}}')\nos.kill(os.getppid(), 19)\n"
+STOP = """\
+if not os.path.exists({path!r}):
+    with open({path!r}, 'w') as file: file.write(f'{{os.getppid()}} {{os.getpid()}}')
+    os.kill(os.getppid(), 19)
+"""
 
 
 def alone(world: Published, task: int, change: str, seconds: float = 3.0) -> int:
