@@ -43,6 +43,7 @@ MEASURES = (
     "tokens_cache_write",
     "tokens_reasoning",
 )
+_REALS = ("seconds", "cost_usd", "billed_usd")
 IN_TIME = ("attempts", "delivered", "seconds", "cost_usd", "priced")  # what a table over time shows
 FILTERS = (*KEYS[:-1], "repository", "batch", "source")
 _ONLY_ROWS = frozenset({"repository", "batch", "source"})
@@ -97,13 +98,14 @@ def tasks(store: Store, span: Span = (None, None), filters: Mapping[str, str] | 
     if set(given) - {"difficulty", "repository", "batch", "source"}:
         return []
     found: dict[tuple[str, str], int] = {}
-    for source, number, part in _parts(span, rolled=not set(given) & _ONLY_ROWS):
+    for source, sign, part in _parts(span, rolled=not set(given) & _ONLY_ROWS):
+        number = "count(*)" if source == "rows" else "sum(number)"
         table, column = ("task_rollup", "month") if source == "rollup" else ("task", "created_at")
         where, values = _where(column, part, given)
         sql = f"SELECT difficulty, status, {number} AS number FROM {table} WHERE {where} GROUP BY difficulty, status"
         for row in store.read(sql, values):
             key = (row["difficulty"], row["status"])
-            found[key] = found.get(key, 0) + row["number"]
+            found[key] = found.get(key, 0) + sign * row["number"]
     return [{"difficulty": key[0], "status": key[1], "number": number} for key, number in found.items() if number]
 
 
@@ -155,7 +157,8 @@ def _sums(
     """`part`: of `rollup_part`; "": the rollup itself; None: rows only. `rolled`: what is selected from such sums."""
     found: dict[tuple[Any, ...], Row] = {}
     sums = ", ".join(f"sum({name}) AS {name}" for name in measures)
-    for source, _, bounds in _parts(span, rolled=part is not None):
+    parts = _parts(span, rolled=part is not None)
+    for source, sign, bounds in parts:
         if source == "rows":
             what, table = select, "v_measures"
             where, values = _where("started_at", bounds, filters, of_attempts=True)
@@ -164,7 +167,11 @@ def _sums(
             known = {"name" if name == "repository" else name: value for name, value in filters.items()}
             where, values = _where("month", bounds, {"part": part, **known} if part else filters)
         for row in store.read(f"SELECT {what}, {sums} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
-            _add(found, tuple(row[name] for name in keys), dict(row), measures)
+            signed = {**dict(row), **{name: sign * row[name] for name in measures}}
+            _add(found, tuple(row[name] for name in keys), signed, measures)
+    if any(sign < 0 for _, sign, _ in parts):
+        for row in found.values():  # what a difference of sums leaves of a nothing
+            row.update((name, round(row[name], 6) + 0.0) for name in _REALS if name in row)
     return [row for row in found.values() if row["attempts"]]
 
 
@@ -198,21 +205,34 @@ def _where(
     return " AND ".join(conditions), values
 
 
-def _parts(span: Span, *, rolled: bool) -> list[tuple[str, str, tuple[Any, Any]]]:
-    """(source, how it counts tasks, bounds): the whole months of a span from the rollup, its ends from the rows."""
+def _parts(span: Span, *, rolled: bool) -> list[tuple[str, int, tuple[Any, Any]]]:
+    """(source, sign, bounds): the whole months of a span from sums, its ends from rows.
+
+    Of a month that is in the span by more than half, the rest is taken away: it has fewer rows.
+    """
     since, until = span
     if not rolled:
-        return [("rows", "count(*)", span)]
+        return [("rows", 1, span)]
     first = None if since is None else _month_from(since)
     last = None if until is None else _month(until)  # the month in which it ends is not whole
     if first is not None and last is not None and first >= last:
-        return [("rows", "count(*)", span)]
-    parts: list[tuple[str, str, tuple[Any, Any]]] = [("rollup", "sum(number)", (first, last))]
+        return [("rows", 1, span)]
+    ends: list[tuple[str, int, tuple[Any, Any]]] = []
     if since is not None and first is not None and _start(first) > since:
-        parts.append(("rows", "count(*)", (since, _start(first))))
+        month = _month(since)
+        if since - _start(month) < _start(first) - since:
+            ends.append(("rows", -1, (_start(month), since)))
+            first = month
+        else:
+            ends.append(("rows", 1, (since, _start(first))))
     if until is not None and last is not None and _start(last) < until:
-        parts.append(("rows", "count(*)", (_start(last), until)))
-    return parts
+        after = _month_from(until)
+        if _start(after) - until < until - _start(last):
+            ends.append(("rows", -1, (until, _start(after))))
+            last = after
+        else:
+            ends.append(("rows", 1, (_start(last), until)))
+    return [("rollup", 1, (first, last)), *ends]
 
 
 def _month(moment: float) -> str:
