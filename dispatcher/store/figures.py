@@ -43,7 +43,7 @@ MEASURES = (
     "tokens_cache_write",
     "tokens_reasoning",
 )
-_REALS = ("seconds", "cost_usd", "billed_usd")
+_REALS, _NOTHING = ("seconds", "cost_usd", "billed_usd"), 1e-7
 IN_TIME = ("attempts", "delivered", "seconds", "cost_usd", "priced")  # what a table over time shows
 FILTERS = (*KEYS[:-1], "repository", "batch", "source")
 _ONLY_ROWS = frozenset({"repository", "batch", "source"})
@@ -157,8 +157,8 @@ def _sums(
     """`part`: of `rollup_part`; "": the rollup itself; None: rows only. `rolled`: what is selected from such sums."""
     found: dict[tuple[Any, ...], Row] = {}
     sums = ", ".join(f"sum({name}) AS {name}" for name in measures)
-    parts = _parts(span, rolled=part is not None)
-    for source, sign, bounds in parts:
+    ends = _parts(span, rolled=part is not None)
+    for source, sign, bounds in ends:
         if source == "rows":
             what, table = select, "v_measures"
             where, values = _where("started_at", bounds, filters, of_attempts=True)
@@ -169,10 +169,9 @@ def _sums(
         for row in store.read(f"SELECT {what}, {sums} FROM {table} WHERE {where} GROUP BY {_group(keys)}", values):
             signed = {**dict(row), **{name: sign * row[name] for name in measures}}
             _add(found, tuple(row[name] for name in keys), signed, measures)
-    if any(sign < 0 for _, sign, _ in parts):
-        for row in found.values():  # what a difference of sums leaves of a nothing
-            row.update((name, round(row[name], 6) + 0.0) for name in _REALS if name in row)
-    return [row for row in found.values() if row["attempts"]]
+    for kept in found.values():  # what a difference of sums leaves of a nothing
+        kept.update((name, 0.0) for name in _REALS if name in kept and abs(kept[name]) < _NOTHING)
+    return [kept for kept in found.values() if kept["attempts"]]
 
 
 def _group(keys: Sequence[str]) -> str:
