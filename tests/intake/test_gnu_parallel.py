@@ -28,7 +28,19 @@ def joblog(tmp_path: Path) -> Path:
         pytest.skip("needs GNU parallel")
     file = tmp_path / "jobs.log"
     subprocess.run(
-        [program, "--will-cite", "-j", "2", "--joblog", str(file), "sh -c {}", ":::", "exit 0", "exit 3", "kill -9 $$"],
+        [
+            program,
+            "--will-cite",
+            "-j",
+            "2",
+            "--joblog",
+            str(file),
+            "exec sh -c {}",
+            ":::",
+            "exit 0",
+            "exit 3",
+            "kill -9 $$",
+        ],
         check=False,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -43,7 +55,7 @@ def test_each_job_is_a_task_of_its_own(joblog: Path, home: Path, run: Callable[.
     rows = json.loads(run("log", "--json").out)
     found = sorted((row["outcome"], row["status"], row["exit_code"]) for row in rows)
     assert found == [("completed", "accepted", 0), ("killed", "cancelled", 0), ("unknown", "cancelled", 3)]
-    assert all(row["title"].startswith("sh -c") for row in rows)
+    assert all(row["title"].startswith("exec sh -c") for row in rows)
     assert {row["source"] for row in rows} == {"import"}
     assert {row["harness"] for row in rows} == {"parallel"}
     report = json.loads(run("report", "--json").out)["tables"]
