@@ -1,11 +1,12 @@
 r"""The published approval test as one command, over the real opencode and the real claude.
 
-    DISPATCHER_TEST_CLIS=FOLDER python -m tests.approvals.published [--minutes 35] [--kills 50] [--cli CLI] \
-        [--case WORD]
+    DISPATCHER_TEST_CLIS=FOLDER python -m tests.approvals.published [--minutes 35] [--kills 50] [--denials 50] \
+        [--cli CLI] [--case WORD]
 
 Five decisions about one `set_flag` call: approve once, approve and remember, deny with a reason, leave pending (looked
-at by a second client, after `kill -9` of everything, after the minutes), and a kill during the approved call. Prints a
-table and exits 1 when a row fails. Short forms of the same are in tests/e2e/test_approvals.py.
+at by a second client, after `kill -9` of everything, after the minutes), a denial of a call that was approved and used
+before, and a kill during the approved call. Prints a table and exits 1 when a row fails. Short forms of the same are in
+tests/e2e/test_approvals.py.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def rows(minutes: float) -> dict[str, Row]:
         "pending after kill -9 of everything": short.test_a_question_outlives_kill_9_of_everything,
         f"pending after {minutes:g} minutes": pending(minutes),
         "changed by shell or edit tool": short.test_the_flag_file_is_guarded_whichever_tool_writes_it,
+        "denied after the approval was used": short.test_denied_after_the_approval_was_used,
         "kill -9 during the approved call": short.test_kill_9_during_the_approved_call,
         "settings of the repository": short.test_hostile_settings_of_the_repository_open_nothing,
     }
@@ -78,10 +80,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=35.0)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--denials", type=int, default=50)
     parser.add_argument("--cli", choices=("opencode", "claude"), action="append")
     parser.add_argument("--case", default="", help="only rows whose name holds this")
     given = parser.parse_args()
     os.environ["DISPATCHER_APPROVAL_KILLS"] = str(given.kills)
+    os.environ["DISPATCHER_APPROVAL_DENIALS"] = str(given.denials)
     failed = False
     sys.stdout.write("| case | CLI | result | seconds |\n|---|---|---|---|\n")
     for cli in given.cli or ("opencode", "claude"):

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.real_cli
 FLAGS = Path(__file__).parent / "flags_server.py"
 DONE = {"text": "Done."}
 KILLS = 10  # trials by default
+DENIALS = 1
 COMMIT = {"shell": "echo 2 > value.txt && git add value.txt && git commit -qm 'set the value to 2'"}
 
 
@@ -225,6 +226,31 @@ def test_two_calls_in_one_answer(world: Published) -> None:
     task = parked(world, {"text": "Both.", "calls": [world.set_flag(), world.set_flag("off")]}, DONE)
     assert len([row for row in world.approvals() if row["status"] == "pending"]) == 1
     assert world.attempts(task)[0]["outcome"] == "awaiting_approval"
+
+
+@pytest.mark.timeout(1800)  # each trial starts a CLI twice
+def test_denied_after_the_approval_was_used(world: Published) -> None:
+    """Approved, used, asked for once more: one new question about the same call, and its denial is obeyed."""
+    trials = int(os.environ.get("DISPATCHER_APPROVAL_DENIALS", DENIALS))
+    world.limits = {"starts": 2 * trials + 5}
+    world.prepare()
+    calls = [world.set_flag(str(trial)) for trial in range(trials)]
+    times = 3 if world.harness == "opencode" else 2  # opencode is told of an answer by a prompt, and calls anew
+    world.script(0, [{"text": "I set it.", **call} for call in calls for _ in range(times)] + [COMMIT, DONE])
+    task = world.do(world.brief("flag", "Set the flag beta to many values."), expect_exit=1)
+    for trial in range(trials):
+        first = pending_of(world, task)
+        world.run("approve", str(first), check=True)
+        assert world.run("run").returncode == 1, world.story(task)
+        again = pending_of(world, task)
+        world.run("deny", str(again), "--reason", "once was enough", check=True)
+        assert world.run("run").returncode == (0 if trial == trials - 1 else 1), world.story(task)
+        asked = {row["id"]: row for row in world.approvals()}
+        assert asked[first]["digest"] == asked[again]["digest"]
+        assert (asked[first]["status"], asked[again]["status"]) == ("consumed", "denied")
+        assert len(world.writes) == trial + 1, world.story(task)
+    assert world.task(task)["status"] == "needs_review", world.story(task)
+    assert len(world.approvals()) == 2 * trials, "each call was asked about once more, and no more than that"
 
 
 @pytest.mark.timeout(1200)  # each trial starts a CLI anew
