@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher import __version__, redact
-from dispatcher.cli import home
+from dispatcher.cli import home, outfile
 from dispatcher.cli.render import clean, note, out
-from dispatcher.errors import BadInput, DispatcherError
+from dispatcher.errors import DispatcherError
 from dispatcher.words import plural
 
 if TYPE_CHECKING:
@@ -53,16 +53,11 @@ def write_report(task_id: int, explicit: Path | None, output: Path | None) -> No
     with home.existing(explicit, reading=True) as store:
         queue.get(store, task_id)
         parts = list(_parts(store, folder, task_id))
-    try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise BadInput(f"{target} is there already", hint="name another file with --output") from None
-    except OSError as error:
-        raise BadInput(f"{target} cannot be made: {error.strerror}", hint="name another file with --output") from None
-    with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+    with outfile.opened(target, mode=0o600) as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         for name, text in parts:
             _add(archive, f"dispatcher-report-{task_id}/{name}", clean_text(text))
-    out(clean(str(target)))
+    if not outfile.is_stdout(target):
+        out(clean(str(target)))
     packed = plural(len(parts), "file")
     note(f"{packed}; keys are taken out, the brief and the worker's words are not: look through it first")
 

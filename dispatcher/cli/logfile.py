@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from dispatcher.cli import home
+from dispatcher.cli import home, outfile
 from dispatcher.cli.render import clean, note, out
 from dispatcher.cli.wording import size
 from dispatcher.errors import BadInput
@@ -33,9 +32,6 @@ def back_up(store: Store, file: Path | None) -> None:
     """A whole copy while others write; the file appears when it is complete."""
     if file is None:
         raise BadInput("log backup needs the name of a file", hint="dispatcher log backup ~/dispatcher-backup.db")
-    if file.exists():
-        raise BadInput(f"{file} exists already", hint="name another file, or remove it first")
-    unfinished = file.with_name(file.name + ".part")
     begun = told = time.monotonic()
 
     def tell(_status: int, left: int, pages: int) -> None:
@@ -44,17 +40,17 @@ def back_up(store: Store, file: Path | None) -> None:
             told = time.monotonic()
             note(of(pages - left, pages, "page"))
 
-    try:
-        copy = sqlite3.connect(unfinished)
+    with outfile.filled(file) as path:
         try:
-            store.connection.backup(copy, pages=5000, progress=tell, sleep=0)
-        finally:
-            copy.close()
-        os.replace(unfinished, file)
-    except (OSError, sqlite3.Error) as error:
-        unfinished.unlink(missing_ok=True)
-        raise BadInput(f"{file} cannot be written: {error}", hint="check the folder and its free space") from None
-    note(f"{clean(str(file))}: {size(file.stat().st_size)}, in {time.monotonic() - begun:.1f} s")
+            copy = sqlite3.connect(path)
+            try:
+                store.connection.backup(copy, pages=5000, progress=tell, sleep=0)
+            finally:
+                copy.close()
+        except sqlite3.Error as error:
+            raise BadInput(f"{file} cannot be written: {error}", hint="check the folder and its free space") from None
+        written = path.stat().st_size
+    note(f"{clean(str(file))}: {size(written)}, in {time.monotonic() - begun:.1f} s")
 
 
 _QUERIES = {

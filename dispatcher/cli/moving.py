@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dispatcher import intake
-from dispatcher.cli import home, when
+from dispatcher.cli import home, outfile, when
 from dispatcher.cli.progress import counted, counting
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
@@ -21,24 +21,16 @@ KINDS = ("export", "joblog", "opencode", "claude")
 
 
 def export_log(file: Path | None, explicit: Path | None) -> None:
-    """To a file that appears when it is whole, or to stdout."""
     with home.existing(explicit, reading=True) as store, closing(transfer.export_lines(store)) as lines:
-        if file is None:
+        if file is None or outfile.is_stdout(file):
             for line in lines:
                 out(line)
             return
-        unfinished, count = file.with_name(file.name + ".part"), -1
-        try:
-            with unfinished.open("w", encoding="ascii") as opened:
-                for line in counted(lines, "rows"):
-                    opened.write(line + "\n")
-                    count += 1
-            os.replace(unfinished, file)
-        except OSError as error:
-            unfinished.unlink(missing_ok=True)
-            raise BadInput(
-                f"{file} cannot be written: {error.strerror}", hint="check the folder and its space"
-            ) from None
+        count = -1
+        with outfile.opened(file) as opened:
+            for line in counted(lines, "rows"):
+                opened.write(line.encode("ascii") + b"\n")
+                count += 1
         note(f"{plural(count, 'row')} written to {clean(str(file))}")
 
 

@@ -211,13 +211,11 @@ def _document(found: Report) -> dict[str, Any]:
 
 
 def _write_page(found: Report, file: Path) -> None:
+    from dispatcher.cli import outfile
     from dispatcher.report.page import render
 
     text = render(found, _period(found), clock)
-    try:
-        file.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadInput(
-            f"{file} cannot be written: {error.strerror}", hint="name a file in a folder that exists"
-        ) from None
-    note(f"{clean(str(file))}: {len(text) / 1024:.0f} KiB, open it in any browser")
+    with outfile.opened(file) as page:
+        page.write(text.encode("utf-8", "replace"))
+    if not outfile.is_stdout(file):
+        note(f"{clean(str(file))}: {len(text) / 1024:.0f} KiB, open it in any browser")

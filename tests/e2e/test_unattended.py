@@ -440,4 +440,4 @@ def test_a_bug_report_holds_the_task_and_no_key(world: World) -> None:
     assert str(world.user_home) not in everything
     again = world.run("bug-report", str(task))
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr

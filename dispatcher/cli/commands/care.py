@@ -74,7 +74,8 @@ def bug_report(
     task: TaskId,
     home: Home = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: dispatcher-report-TASK.tar.gz here.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A new file. Default: dispatcher-report-TASK.tar.gz here."),
     ] = None,
 ) -> None:
     """Pack one task into an archive, keys taken out.

@@ -33,7 +33,9 @@ def log(
     what: Annotated[
         str | None, typer.Argument(metavar="[path|backup|metadata]", help="The database itself; see above.")
     ] = None,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where a backup goes.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Where a backup goes: a new file; - is stdout.")
+    ] = None,
     home: Home = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="How many attempts; 0: all.")] = 20,
     task: Annotated[int | None, typer.Option("--task", metavar="TASK", help="Attempts of this task.")] = None,
@@ -144,7 +146,10 @@ def report(
     table: Annotated[
         str | None, typer.Option("--table", metavar="NAME", help="Only this one: summary, main, outcomes, ...")
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one self-contained page, into a new file; - is stdout."),
+    ] = None,
     tasks: Annotated[int, typer.Option("--tasks", metavar="N", min=0, help="How many tasks the page lists.")] = 5000,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     as_json: Json = False,
@@ -183,7 +188,7 @@ def report(
 
 @app.command("export", rich_help_panel=RECORD)
 def export(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to. Default: stdout.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Into a new file. Default: stdout.")] = None,
     home: Home = None,
 ) -> None:
     """Write the whole log as JSON lines; import reads it back."""
