@@ -24,6 +24,7 @@ BROKEN_PIPE = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. `arguments` without the program's name; None: `sys.argv`."""
+    _fill_gaps()
     if arguments is None and sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
         _again_in_utf8()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -39,6 +40,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return INTERRUPTED
     return code
+
+
+def _fill_gaps() -> None:
+    """Started with a closed stdin, stdout or stderr (`>&-`), Python has None there; and the next file that is opened, a
+    database perhaps, would get the number that every child takes for its output. /dev/null takes the place.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            import os
+
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115  (the lowest free number: the missing one)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _version() -> int:

@@ -131,6 +131,43 @@ def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
     assert (done.returncode, done.stderr) == (entry.BROKEN_PIPE, b"")
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("status >&-", 0),
+        ("log >&- 2>&-", 0),
+        ("run <&- >&- 2>&-", 0),
+        ("run --dry-run >&-", 0),
+        ("export >&-", 0),
+        ("--version >&-", 0),
+        ("nope 2>&-", 2),
+        ("show 7 2>&-", 2),
+        ("add - <&-", 2),
+    ],
+)
+def test_closed_streams_are_filled(home: Path, run: Any, brief: Any, tmp_path: Path, line: str, code: int) -> None:
+    run("add", str(brief("---\nexpect: report\n---\n# Say it\n\nIn a line.\n")))
+    run("pause", "1")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m dispatcher.cli {line}', sys.executable],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.splitlines()[:1] == ([b"error: stdin:1: the brief has no body"] if "add" in line else [])
+    assert not list(tmp_path.rglob("crash-*"))
+
+
+def test_a_child_finds_dev_null_in_place_of_a_closed_stream() -> None:
+    code = (
+        "import os, subprocess, sys; from dispatcher.cli.entry import main; main(['--version']);"
+        "subprocess.run(['sh', '-c', 'echo lost; readlink /proc/$$/fd/1 >&2'])"
+    )
+    done = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"/dev/null\n")
+
+
 def test_a_terminal_that_knows_no_unicode_still_gets_its_listing(home: Path, run: Any, brief: Any) -> None:
     run("add", str(brief("---\nexpect: report\n---\n# Grüße \U0001f600\n")))
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
