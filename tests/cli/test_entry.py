@@ -162,7 +162,7 @@ def test_closed_streams_are_filled(home: Path, run: Any, brief: Any, tmp_path: P
 def test_a_child_finds_dev_null_in_place_of_a_closed_stream() -> None:
     code = (
         "import os, subprocess, sys; from dispatcher.cli.entry import main; main(['--version']);"
-        "subprocess.run(['sh', '-c', 'echo lost; readlink /proc/$$/fd/1 >&2'])"
+        "subprocess.run(['sh', '-c', 'echo lost; readlink /proc/$$/fd/1 >&2; :'])"
     )
     done = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"/dev/null\n")
