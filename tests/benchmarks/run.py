@@ -47,11 +47,7 @@ SECTIONS: dict[str, tuple[str, list[Words], list[Words]]] = {
         [["failover"]],
         [["failover", "--runs", "2", "--naive-cap", "0"]],
     ),
-    "copies": (
-        "Task copies and evidence",
-        [["copies", "--rounds", "30"]],
-        [["copies", "--files", "50", "--rounds", "3"]],
-    ),
+    "copies": ("Task copies and evidence", [["copies"]], [["copies", "--files", "50", "--rounds", "3"]]),
     "following": ("Following an event stream", [["following"]], [["following", "--megabytes", "40"]]),
 }
 
