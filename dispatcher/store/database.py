@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Values = Sequence[object] | Mapping[str, object]
 
-SCHEMA_VERSION = 7  # PRAGMA user_version; equals the number of the newest migration
+SCHEMA_VERSION = 8  # PRAGMA user_version; equals the number of the newest migration
 APPLICATION_ID = 0x64737063  # "dspc" in the file header: tells our database from any other
 BUSY_SECONDS = 60.0
 REBUILD = "`dispatcher import --rebuild` makes it again from the journal and the attempt folders"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from dispatcher.errors import BadInput
+from dispatcher.store.rollup import reviewed
 from dispatcher.store.text import MAX_LINE, clean
 
 TYPE_CHECKING = False
@@ -102,6 +103,7 @@ def tasks(store: Store, span: Span = (None, None), filters: Mapping[str, str] | 
         number = "count(*)" if source == "rows" else "sum(number)"
         table, column = ("task_rollup", "month") if source == "rollup" else ("task", "created_at")
         where, values = _where(column, part, given)
+        where += f" AND NOT {reviewed('task')}" if source == "rows" else ""
         sql = f"SELECT difficulty, status, {number} AS number FROM {table} WHERE {where} GROUP BY difficulty, status"
         for row in store.read(sql, values):
             key = (row["difficulty"], row["status"])

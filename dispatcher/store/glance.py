@@ -24,6 +24,15 @@ _PERSON = """
 SELECT id, status, title, status_reason AS reason FROM task
 WHERE status IN ('needs_human', 'awaiting_approval', 'failed') ORDER BY id
 """
+_HELD = """
+SELECT min(id) AS id, status, count(*) AS tasks, status_reason AS reason FROM task
+WHERE status = 'waiting' AND not_before IS NULL GROUP BY status_reason ORDER BY 1
+"""
+_STUCK = """
+SELECT t.id, t.status, t.title, t.batch, n.id AS needs, n.status AS needs_status FROM task t
+JOIN dependency d ON d.task_id = t.id JOIN task n ON n.id = d.needs_task_id
+WHERE t.status IN ('queued', 'waiting') AND n.status IN ('rejected', 'cancelled', 'expired') ORDER BY t.id, n.id
+"""
 _REVIEW = "SELECT id, title, branch FROM task WHERE status = 'needs_review' ORDER BY id LIMIT 21"
 _TASKS = "SELECT id, status, title, status_reason AS reason FROM task ORDER BY id"
 _HOLDS = """
@@ -42,16 +51,16 @@ SELECT task_id AS task, number AS attempt, title, task_status AS status, difficu
     source, folder
 FROM v_attempts WHERE {conditions} ORDER BY id DESC LIMIT ?
 """
+SUCCESS = "outcome = 'completed' AND counted = 0"  # what said "done" and left nothing counts against its candidate
 # A walk from name to name over the index of candidates, so that a million attempts are not read.
-_LAST_SUCCESS = """
+LAST_SUCCESS = f"""
 WITH RECURSIVE name (candidate) AS (
     SELECT min(candidate) FROM attempt
     UNION ALL SELECT (SELECT min(a.candidate) FROM attempt a WHERE a.candidate > name.candidate) FROM name
     WHERE name.candidate IS NOT NULL
 )
 SELECT candidate, (
-    SELECT a.started_at FROM attempt a WHERE a.candidate = name.candidate AND a.outcome = 'completed'
-    ORDER BY a.started_at DESC LIMIT 1
+    SELECT ended_at FROM attempt WHERE candidate = name.candidate AND {SUCCESS} ORDER BY started_at DESC LIMIT 1
 ) AS at FROM name WHERE candidate IS NOT NULL
 """
 _FILTERS = {"task": "task_id = ?", "candidate": "candidate = ?", "status": "task_status = ?"}
@@ -64,13 +73,25 @@ def status(store: Store, now: float) -> Row:
         "counts": {row["status"]: row["number"] for row in store.read("SELECT * FROM task_count WHERE number > 0")},
         "running": _running(store),
         "review": _rows(store, _REVIEW),
-        "person": _rows(store, _PERSON),
+        "person": [*_rows(store, _PERSON), *stuck(store)],
+        "held": _rows(store, _HELD),
         "holds": _rows(store, _HOLDS, (now,)),
         "next_wake": None if wake is None else wake["at"],
-        "last_success": _rows(store, _LAST_SUCCESS),
+        "last_success": _rows(store, LAST_SUCCESS),
         "last_run": _last_run(store),
+        "host_busy": store.get_meta("host_busy") or None,
         "schedule": store.get_meta("cron_schedule") or None,
     }
+
+
+def stuck(store: Store) -> list[Row]:
+    """Tasks that come after one that was given up: without a person they wait for ever."""
+    rows = _rows(store, _STUCK)
+    for row in rows:
+        needs = row.pop("needs")
+        row["reason"] = f"waits for task {needs}, which is {row.pop('needs_status')}: "
+        row["reason"] += f"dispatcher retry {needs}, or cancel {row['id']}"
+    return rows
 
 
 def _running(store: Store) -> list[Row]:

@@ -15,6 +15,7 @@ from dispatcher.errors import InternalError, NotFound, Refused
 from dispatcher.store import holds as hold_rows
 from dispatcher.store import queue
 from dispatcher.store.database import Store, Transaction
+from dispatcher.store.glance import LAST_SUCCESS, SUCCESS
 from dispatcher.store.rows import attempt_of, check_of, columns, counters_of, dump, task_of
 from dispatcher.store.text import clean
 from dispatcher.task import Attempt, CheckResult, Checks, HoldScope, OutcomeClass, Status, Task, Usage
@@ -220,7 +221,7 @@ def failures_in_a_row(store: Store, candidate: str, limit: int, since: float = 0
     Quota events, a dead network and the like are neither: they break no row. `since` forgets what ended before.
     """
     rows = store.read(
-        "SELECT counted FROM attempt WHERE candidate = ? AND (counted = 1 OR outcome = 'completed') AND ended_at > ? "
+        f"SELECT counted FROM attempt WHERE candidate = ? AND (counted = 1 OR {SUCCESS}) AND ended_at > ? "
         "ORDER BY started_at DESC LIMIT ?",
         (candidate, since, limit),
     )
@@ -254,21 +255,8 @@ def last_ends(store: Store, candidates: Iterable[str]) -> dict[str, tuple[Outcom
 
 
 def last_success(store: Store) -> dict[str, float]:
-    """Per candidate, when its newest completed attempt ended."""
-    return {row["candidate"]: row["at"] for row in store.read(_LAST_SUCCESS) if row["at"] is not None}
-
-
-# Hops through the index from candidate to candidate instead of reading a million rows.
-_LAST_SUCCESS = """
-WITH RECURSIVE name (it) AS (
-    SELECT min(candidate) FROM attempt
-    UNION ALL SELECT (SELECT min(candidate) FROM attempt WHERE candidate > it) FROM name WHERE it IS NOT NULL
-)
-SELECT it AS candidate, (
-    SELECT ended_at FROM attempt WHERE candidate = it AND outcome = 'completed' ORDER BY started_at DESC LIMIT 1
-) AS at
-FROM name WHERE it IS NOT NULL
-"""
+    """Per candidate, when its newest attempt that ended well did so."""
+    return {row["candidate"]: row["at"] for row in store.read(LAST_SUCCESS) if row["at"] is not None}
 
 
 # --- spend ---------------------------------------------------------------------------------------------------------

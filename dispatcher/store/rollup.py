@@ -35,6 +35,11 @@ _ADDED = """\
         tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning"""
 
 
+def reviewed(row: str) -> str:
+    """SQL: whether this row of `task` is a finished review by a second model, which is nobody's accepted work."""
+    return f"({row}.status = 'accepted' AND {row}.flags LIKE '%\"review of %')"
+
+
 def _trigger(head: str, values: str, task: str) -> str:
     """The measures of a task leave (`_NEGATIVE`) or enter (`_NAMES`)."""
     return f"""\
@@ -70,26 +75,27 @@ ROLLUP = (
     ),
     _trigger(f"rollup_task_leave BEFORE UPDATE OF status, difficulty ON task\n{_JUDGED}", _NEGATIVE, "old.id"),
     _trigger(f"rollup_task_enter AFTER UPDATE OF status, difficulty ON task\n{_JUDGED}", _NAMES, "new.id"),
-    """\
-CREATE TRIGGER task_rollup_insert AFTER INSERT ON task BEGIN
+    f"""\
+CREATE TRIGGER task_rollup_insert AFTER INSERT ON task WHEN NOT {reviewed("new")} BEGIN
     INSERT INTO task_rollup (month, difficulty, status, number)
     VALUES (coalesce(strftime('%Y-%m', new.created_at, 'unixepoch'), ''), new.difficulty, new.status, 1)
     ON CONFLICT (month, difficulty, status) DO UPDATE SET number = number + 1;
 END""",
-    """\
-CREATE TRIGGER task_rollup_delete AFTER DELETE ON task BEGIN
+    f"""\
+CREATE TRIGGER task_rollup_delete AFTER DELETE ON task WHEN NOT {reviewed("old")} BEGIN
     UPDATE task_rollup SET number = number - 1
     WHERE month = coalesce(strftime('%Y-%m', old.created_at, 'unixepoch'), '') AND difficulty = old.difficulty
     AND status = old.status;
 END""",
-    """\
+    f"""\
 CREATE TRIGGER task_rollup_update AFTER UPDATE OF status, difficulty ON task
 WHEN old.status <> new.status OR old.difficulty <> new.difficulty BEGIN
     UPDATE task_rollup SET number = number - 1
     WHERE month = coalesce(strftime('%Y-%m', old.created_at, 'unixepoch'), '') AND difficulty = old.difficulty
-    AND status = old.status;
+    AND status = old.status AND NOT {reviewed("old")};
     INSERT INTO task_rollup (month, difficulty, status, number)
-    VALUES (coalesce(strftime('%Y-%m', new.created_at, 'unixepoch'), ''), new.difficulty, new.status, 1)
+    SELECT coalesce(strftime('%Y-%m', new.created_at, 'unixepoch'), ''), new.difficulty, new.status, 1
+    WHERE NOT {reviewed("new")}
     ON CONFLICT (month, difficulty, status) DO UPDATE SET number = number + 1;
 END""",
     *parts.TRIGGERS,
@@ -109,9 +115,9 @@ SELECT
     sum(tokens_cache_read),
     sum(tokens_cache_write), sum(tokens_reasoning)
 FROM v_measures GROUP BY month, candidate, harness, model, credential, billing, difficulty, outcome""",
-    """\
+    f"""\
 INSERT INTO task_rollup (month, difficulty, status, number)
 SELECT coalesce(strftime('%Y-%m', created_at, 'unixepoch'), ''), difficulty, status, count(*)
-FROM task GROUP BY 1, 2, 3""",
+FROM task WHERE NOT {reviewed("task")} GROUP BY 1, 2, 3""",
     *parts.REFILL,
 )

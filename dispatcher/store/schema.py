@@ -9,7 +9,7 @@ People query the views (`v_tasks`, `v_attempts`, ...): times there are UTC epoch
 
 from __future__ import annotations
 
-from dispatcher.store.rollup import ROLLUP
+from dispatcher.store.rollup import ROLLUP, reviewed
 
 _TABLES = """\
 CREATE TABLE batch (
@@ -360,19 +360,19 @@ CREATE TRIGGER attempt_search_update AFTER UPDATE OF notes, final_text ON attemp
     INSERT INTO attempt_search (rowid, notes, final_text)
     SELECT new.id, new.notes, new.final_text WHERE new.notes <> '[]' OR new.final_text <> '';
 END""",
-    """\
-CREATE TRIGGER task_count_insert AFTER INSERT ON task BEGIN
+    f"""\
+CREATE TRIGGER task_count_insert AFTER INSERT ON task WHEN NOT {reviewed("new")} BEGIN
     INSERT INTO task_count (status, number) VALUES (new.status, 1)
     ON CONFLICT (status) DO UPDATE SET number = number + 1;
 END""",
-    """\
-CREATE TRIGGER task_count_delete AFTER DELETE ON task BEGIN
+    f"""\
+CREATE TRIGGER task_count_delete AFTER DELETE ON task WHEN NOT {reviewed("old")} BEGIN
     UPDATE task_count SET number = number - 1 WHERE status = old.status;
 END""",
-    """\
+    f"""\
 CREATE TRIGGER task_count_update AFTER UPDATE OF status ON task WHEN old.status <> new.status BEGIN
-    UPDATE task_count SET number = number - 1 WHERE status = old.status;
-    INSERT INTO task_count (status, number) VALUES (new.status, 1)
+    UPDATE task_count SET number = number - 1 WHERE status = old.status AND NOT {reviewed("old")};
+    INSERT INTO task_count (status, number) SELECT new.status, 1 WHERE NOT {reviewed("new")}
     ON CONFLICT (status) DO UPDATE SET number = number + 1;
 END""",
 )
@@ -447,7 +447,7 @@ SELECT a.id, a.task_id, a.started_at,
         ELSE coalesce(json_array_length(a.evidence, '$.commits'), 0)
             + coalesce(json_array_length(a.evidence, '$.dirty'), 0)
             + coalesce(json_array_length(a.evidence, '$.elsewhere'), 0) > 0 END AS nearly_lost,
-    CASE WHEN t.status <> 'accepted' OR t.source = 'import' THEN 0 ELSE a.id = (
+    CASE WHEN t.status <> 'accepted' OR t.source = 'import' OR t.flags LIKE '%"review of %' THEN 0 ELSE a.id = (
         SELECT b.id FROM attempt b WHERE b.task_id = a.task_id AND b.ended_at IS NOT NULL
         ORDER BY b.verdict IS 'review' DESC, b.number DESC LIMIT 1
     ) END AS accepted,
@@ -464,7 +464,7 @@ FROM attempt a CROSS JOIN task t ON t.id = a.task_id
 WHERE a.ended_at IS NOT NULL;
 """
 
-HEAD = "0007"  # the newest migration, as Alembic names it
+HEAD = "0008"  # the newest migration, as Alembic names it
 
 STATEMENTS: tuple[str, ...] = (
     *(part for text in (_TABLES, _VIEWS, _SEARCH) for part in text.split(";\n") if part.strip()),

@@ -10,7 +10,7 @@ import pytest
 
 from dispatcher import quota
 from dispatcher.errors import InternalError, NotFound, Refused
-from dispatcher.store import Store, history, holds, lookup, queue
+from dispatcher.store import Store, glance, history, holds, lookup, queue
 from dispatcher.task import (
     Billing,
     CheckResult,
@@ -203,6 +203,10 @@ def test_the_last_success_of_each_candidate(db: Store) -> None:
         settled(db, f"task {number}", 100.0 * number, candidate="ab"[number % 2])
     settled(db, "bad", 550.0, outcome=OutcomeClass.STALLED, candidate="b")
     assert history.last_success(db) == {"a": 401.0, "b": 501.0}
+    settled(db, "said done, changed nothing", 600.0, counted=True, candidate="b")
+    assert history.last_success(db) == {"a": 401.0, "b": 501.0}, "what counts against it is no success"
+    shown = {row["candidate"]: row["at"] for row in glance.status(db, 700.0)["last_success"]}
+    assert shown == history.last_success(db), "one meaning for the table and the row of failures"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher import store
-from dispatcher.store import history, migrate, queue, rollup
+from dispatcher.store import figures, history, migrate, queue, rollup
 from dispatcher.store.database import Store, connect
 from dispatcher.task import Billing, Difficulty, OutcomeClass, PromptKind, Status, Usage
 from tests.benchmarks import make_log
@@ -170,3 +170,52 @@ def test_an_older_log_gets_the_sums_of_its_parts(tmp_path: Path) -> None:
     with store.open(path) as db:
         assert db.read("SELECT sum(attempts) AS n FROM rollup_part WHERE part = 'all'")[0]["n"] == 118
         check_parts(db)
+
+
+def accepted_work(db: Store) -> tuple[object, ...]:
+    """Accepted tasks by the counts of tasks, by month, by the sums of attempts and of their parts; attempts; cost."""
+    queries = (
+        "SELECT coalesce(sum(number), 0) FROM task_count WHERE status = 'accepted'",
+        "SELECT coalesce(sum(number), 0) FROM task_rollup WHERE status = 'accepted'",
+        "SELECT sum(accepted) FROM rollup",
+        "SELECT sum(accepted) FROM rollup_part WHERE part = 'all'",
+        "SELECT sum(attempts) FROM rollup",
+        "SELECT sum(cost_usd) FROM rollup",
+    )
+    return tuple(db.read(sql)[0][0] for sql in queries)
+
+
+def test_a_review_by_a_second_model_is_nobodys_accepted_work(db: Store) -> None:
+    """Neither in the counts of tasks nor in the sums of its candidate; what it cost is."""
+    for title, flags in (("the work", ()), ("its review", ("review of 1",))):
+        task = add(db, title, NOW, flags=flags)
+        done = {"outcome": OutcomeClass.COMPLETED, "verdict": "review", "usage": Usage(cost_usd=0.5)}
+        attempt(db, task.id, NOW, "a", PromptKind.FIRST, **done)
+        for status in ("running", "needs_review", "accepted"):
+            queue.update(db, task.id, NOW, status=Status(status))
+    assert accepted_work(db) == (1, 1, 1, 1, 2, 1.0)
+    assert figures.tasks(db, (NOW - 1, NOW + 1)) == [{"difficulty": "medium", "status": "accepted", "number": 1}]
+    for statement in rollup.REFILL:
+        db.connection.execute(statement)
+    assert accepted_work(db) == (1, 1, 1, 1, 2, 1.0)
+    queue.update(db, 2, NOW, status=Status.QUEUED)
+    assert queue.counts(db) == {Status.ACCEPTED: 1, Status.QUEUED: 1}
+
+
+def test_reviews_of_an_older_log_leave_what_was_accepted(tmp_path: Path) -> None:
+    path, dice = tmp_path / "logs" / "dispatcher.db", random.Random(5)
+    path.parent.mkdir()
+    migrate.upgrade(str(path), 7)
+    connection = connect(str(path))
+    for number, flags in ((1, "[]"), (2, '["review of 1"]')):
+        task = {**make_log._task(dice, number, NOW, "completed"), "status": "accepted", "flags": flags}
+        for table, row in (("task", task), ("attempt", next(make_log._attempts(dice, number, NOW, ["completed"])))):
+            marks = ", ".join(f":{name}" for name in row)
+            connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", row)
+    assert connection.execute("SELECT sum(accepted) FROM rollup").fetchone()[0] == 2
+    connection.close()
+    with store.open(path) as db:
+        assert accepted_work(db)[:5] == (1, 1, 1, 1, 2)
+        assert [row["status"] for row in db.read("SELECT status FROM task")] == ["accepted", "accepted"]
+        check_parts(db)
+        assert rolled(db) == counted(db)
