@@ -44,7 +44,10 @@ def problem(rule: Rule) -> str | None:
 
 
 def classify(brief: Brief, rules: Sequence[Rule], *, path: str | None = None) -> tuple[Difficulty, str]:
-    """The difficulty and why. Raises ConfigError for a rule whose expression does not compile."""
+    """The difficulty and why. Raises ConfigError for a rule whose expression does not compile or takes too long.
+
+    What is too long is the caller's business: whoever measures the time raises TimeoutError in here.
+    """
     if brief.difficulty is not None:
         return brief.difficulty, "the brief says so"
     words = len(brief.body.split())
@@ -52,11 +55,21 @@ def classify(brief: Brief, rules: Sequence[Rule], *, path: str | None = None) ->
         wrong = problem(rule)
         if wrong is not None:
             raise ConfigError(wrong, line=rule.line)
-        reasons = _matches(rule, brief, words, path)
+        try:
+            reasons = _matches(rule, brief, words, path)
+        except TimeoutError:
+            raise ConfigError(
+                f"models.yaml: {_name(rule)} of `difficulty` has an expression that takes too long",
+                line=rule.line,
+                hint="write it without a repetition inside of a repetition, such as (a+)+",
+            ) from None
         if reasons is not None:
-            where = "a rule" if rule.line is None else f"the rule on line {rule.line}"
-            return rule.is_, f"{where}: {', '.join(reasons) or 'matches everything'}"
+            return rule.is_, f"{_name(rule)}: {', '.join(reasons) or 'matches everything'}"
     return Difficulty.MEDIUM, "no rule matched" if rules else "there are no rules"
+
+
+def _name(rule: Rule) -> str:
+    return "a rule" if rule.line is None else f"the rule on line {rule.line}"
 
 
 def _matches(rule: Rule, brief: Brief, words: int, path: str | None) -> list[str] | None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import brief as briefs
-from dispatcher import difficulty
-from dispatcher.cli import home, places
+from dispatcher.cli import grading, home, places
 from dispatcher.cli.briefs import refuse_bad_rules, refuse_unfilled
 from dispatcher.cli.progress import counted
 from dispatcher.cli.render import clean, json_out, note, out
+from dispatcher.config import regular
 from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound
 from dispatcher.store import queue
 from dispatcher.task import Expect
@@ -148,7 +148,7 @@ def read(source: Path | None, config: Config, repo: str | None) -> Ready:
     brief = briefs.parse(text, file=label)
     refuse_unfilled(brief.body, label)
     refuse_bad_rules(brief, label)
-    level, reason = difficulty.classify(brief, config.difficulty_rules, path=None if source is None else label)
+    level, reason = grading.difficulty_of(brief, config, None if source is None else label)
     target = _repository(brief.repo, source, repo, config, label)
     if target is None and brief.expect is not Expect.REPORT:
         raise BadInput(
@@ -171,9 +171,12 @@ def read(source: Path | None, config: Config, repo: str | None) -> Ready:
 
 def _text(source: Path | None, label: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if source is None else source.read_bytes()
+        data = sys.stdin.buffer.read(regular.LARGEST + 1) if source is None else regular.read(source)
     except OSError as error:
-        raise BriefError(f"cannot be read: {error.strerror}", file=label, hint="correct the path") from None
+        hint = "correct the path; a brief that comes through a pipe is added with -"
+        raise BriefError(f"cannot be read: {error.strerror}", file=label, hint=hint) from None
+    if len(data) > regular.LARGEST:
+        raise BriefError("is larger than 4 MiB", file=label)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

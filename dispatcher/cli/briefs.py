@@ -77,7 +77,7 @@ def refuse_bad_rules(brief: Brief, label: str) -> None:
 
 
 def edit_task(number: int, explicit: Path | None) -> None:
-    from dispatcher import difficulty
+    from dispatcher.cli import grading
     from dispatcher.store import queue
 
     config = home.configured(explicit)
@@ -88,7 +88,7 @@ def edit_task(number: int, explicit: Path | None) -> None:
             out(f"task {number}: unchanged")
             return
         brief = _parsed(text, number)
-        level, reason = difficulty.classify(brief, config.difficulty_rules, path=task.brief_path)
+        level, reason = grading.difficulty_of(brief, config, task.brief_path)
         _editable(queue.get(store, number))  # the editor may have been open for hours
         queue.update(
             store,

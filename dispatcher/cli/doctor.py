@@ -37,7 +37,7 @@ Look = Callable[[], Iterator[Finding]]
 
 
 def examine(explicit: Path | None, repo: Path | None, *, login: bool, as_json: bool) -> int:
-    folder = home.find(explicit)
+    folder = home.find(explicit, may_be_missing=True)
     looks: list[tuple[str, Look]] = [("program", _program), ("home", lambda: _home(folder))]
     config = _config(folder)
     looks += [

@@ -21,6 +21,8 @@ INTERRUPTED = 130
 OUR_FAULT = 70  # EX_SOFTWARE
 BROKEN_PIPE = 141
 
+_WORDS = ("--reason", "--note")  # what follows them is read by people alone
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. `arguments` without the program's name; None: `sys.argv`."""
@@ -72,6 +74,8 @@ def _run(given: list[str]) -> int:
         for word in words:
             if not _is_text(word):
                 raise BadInput(f"the argument {word!a} is not UTF-8 text", hint="write it in UTF-8; rename such a file")
+        if _holds_nothing(words):
+            raise BadInput(f"an argument of {words[0] or 'dispatcher'} is empty", hint="is a variable not set?")
         from dispatcher.cli.express import run as run_express
 
         if (code := run_express(words)) is not None:
@@ -139,6 +143,15 @@ def _is_text(word: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _holds_nothing(words: list[str]) -> bool:
+    """An empty name would be taken for the current folder. A text that is a person's words may be empty."""
+    for before, word in zip(("", *words), words, strict=False):
+        name = word.removesuffix("=") if word.startswith("--") else word
+        if (not word or name != word) and before not in _WORDS and name not in _WORDS:
+            return True
+    return False
 
 
 def _drop_output() -> None:

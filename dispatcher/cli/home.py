@@ -17,11 +17,23 @@ if TYPE_CHECKING:
     from dispatcher.task import Source
 
 
-def find(explicit: Path | None) -> Path:
-    """The home folder: --home, DISPATCHER_HOME, here if there is a models.yaml, else the user's."""
+def find(explicit: Path | None, *, may_be_missing: bool = False) -> Path:
+    """The home folder: --home, DISPATCHER_HOME, here if there is a models.yaml, else the user's.
+
+    The user's own need not be there yet. One that was named must be, or a typing error would look like an empty queue;
+    `may_be_missing` is for commands that make a home or have to do with one that is gone.
+    """
     from dispatcher.config import find_home
 
-    return find_home(explicit, os.environ, _here())
+    folder = find_home(explicit, os.environ, _here())
+    if may_be_missing:
+        return folder
+    if (explicit is not None or os.environ.get("DISPATCHER_HOME")) and not folder.is_dir():
+        named = "DISPATCHER_HOME" if explicit is None else "--home"
+        raise BadInput(f"{named} names {folder}, which does not exist", hint="correct it, or make it: dispatcher init")
+    if (file := folder / "models.yaml").exists() and not file.is_file():
+        raise BadInput(f"{file} is not a regular file", hint="move it away, then: dispatcher init")
+    return folder
 
 
 def configured(explicit: Path | None) -> Config:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def write_home(explicit: Path | None) -> None:
     from dispatcher.config.initial import init
 
-    folder = home.find(explicit)
+    folder = home.find(explicit, may_be_missing=True)
     note("looking for opencode and claude, and asking opencode for its models ...")
     machine = init(folder, os.environ)
     out(f"wrote {clean(str(folder / 'models.yaml'))}; this home is trusted on this machine")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ def import_log(
     credential: str | None,
     rebuild: bool,
 ) -> None:
-    folder = home.find(explicit)
+    folder = home.find(explicit, may_be_missing=True)
     if rebuild:
         return _rebuild(folder)
     if source not in KINDS:
@@ -70,6 +71,8 @@ def _lines(file: Path) -> Iterator[str]:
         yield from sys.stdin
         return
     try:
+        if stat.S_ISCHR(mode := file.stat().st_mode) or stat.S_ISBLK(mode):
+            raise BadInput(f"{file} is a device", hint="name a file that export wrote; - reads stdin")
         with file.open(encoding="utf-8", errors="surrogateescape") as opened:
             yield from opened
     except OSError as error:

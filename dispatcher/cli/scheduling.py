@@ -47,7 +47,7 @@ def change_cron(
 ) -> None:
     if action not in _ACTIONS:
         raise BadInput(f"{action!r} is no action of cron", hint=f"one of {', '.join(_ACTIONS)}")
-    folder = home.find(explicit)
+    folder = home.find(explicit, may_be_missing=True)
     if action == "install":
         return _install(explicit, every=every, add=add, until=until, env_file=env_file, systemd=systemd)
     return _show(folder) if action == "show" else _remove(folder)

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher import __version__, strict_yaml
-from dispatcher.config import homes
+from dispatcher.config import homes, regular
 from dispatcher.config.homes import FILE_NAME
 from dispatcher.errors import BadInput, ConfigError
 from dispatcher.strict_yaml import Located
 
 if TYPE_CHECKING:
     from dispatcher.config.model import Config
-
-_LARGEST = 4 * 1024 * 1024
 
 
 def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
@@ -49,7 +47,7 @@ def outline(home: Path, environ: Mapping[str, str]) -> object:
 
 def read_text(file: Path) -> str:
     try:
-        data = file.read_bytes()
+        data = regular.read(file)
     except FileNotFoundError:
         raise BadInput(
             f"there is no {FILE_NAME} in {file.parent}",
@@ -57,8 +55,6 @@ def read_text(file: Path) -> str:
         ) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(file)) from None
-    if len(data) > _LARGEST:
-        raise ConfigError("is larger than 4 MiB", file=str(file))
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

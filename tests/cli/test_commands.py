@@ -236,12 +236,13 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 def test_looking_makes_nothing(tmp_path: Path, home: Path, run: Run) -> None:
-    nowhere = tmp_path / "nowhere"
+    nowhere = tmp_path / "nothing-in-it"
+    nowhere.mkdir()
     assert run("status", "--home", str(nowhere)).out == f"{nowhere}: nothing queued yet (dispatcher add BRIEF)\n"
     for words in (["log"], ["show", "1"], ["holds"], ["tail", "1"], ["cancel", "1"]):
         said = run(*words, "--home", str(nowhere))
         assert (said.code, said.err.splitlines()[0]) == (2, f"error: nothing was ever queued in {nowhere}")
-    assert not nowhere.exists()
+    assert list(nowhere.iterdir()) == []
 
 
 def test_status(story: Story, run: Run) -> None:
