@@ -14,6 +14,8 @@ from dispatcher import __version__
 from dispatcher.cli.catalog import BY_NAME, COMMANDS, GROUPS, Entry
 from dispatcher.cli.examples import epilog
 
+_LARGEST = 10**15
+
 
 class LazyGroup(TyperGroup):
     """Commands come from the catalog; their modules are imported when one is invoked or asked for its help."""
@@ -46,8 +48,19 @@ def load(entry: Entry) -> Any:
     for info in module.app.registered_commands:
         if info.name == entry.name:
             info.epilog = epilog(entry.name)
-            return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+            command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+            for parameter in command.params:
+                parameter.callback = parameter.callback or _no_monster
+            return command
     raise LookupError(f"{module.__name__} does not define {entry.name}")
+
+
+def _no_monster(context: Any, parameter: Any, value: Any) -> Any:
+    """A number that no database holds."""
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(one, int) and abs(one) > _LARGEST:
+            raise typer.BadParameter(f"{one} is too large", ctx=context, param=parameter)
+    return value
 
 
 app = typer.Typer(
@@ -91,7 +104,7 @@ def _refuse(error: typer.TyperException) -> int:
     from dispatcher.cli.render import clean
 
     context = getattr(error, "ctx", None)
-    message = error.format_message()
+    message = error.format_message().replace("is not a valid int.", "is not a whole number")
     sys.stderr.write(f"error: {clean(message[:1].lower() + message[1:])}\n")
     sys.stderr.write(f"hint: {context.command_path if context else 'dispatcher'} --help\n")
     return error.exit_code

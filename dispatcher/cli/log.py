@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from dispatcher.cli import home
-from dispatcher.cli.render import Column, csv_out, form, jsonl_out, table
+from dispatcher.cli.render import Column, csv_out, form, jsonl_out, one_form, table
 from dispatcher.cli.wording import clock, duration, money, tokens
 
 TYPE_CHECKING = False
@@ -62,6 +62,7 @@ def show_log(
 ) -> None:
     from dispatcher.store import lookup
 
+    one_form(as_json, as_jsonl, as_csv)
     filters = {
         "status": status,
         "outcome": outcome,
@@ -88,7 +89,7 @@ def show_log(
         if as_jsonl:
             return jsonl_out(lookup.pages(store, query))
         shown = [_column(name) for name in query.columns]
-        if as_csv and not as_json:
+        if as_csv:
             return csv_out(lookup.pages(store, query), shown)
         rows = lookup.find(store, query)
     return table(rows, shown, form=form(as_json=as_json), empty=_nothing(query))

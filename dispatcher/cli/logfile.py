@@ -18,6 +18,8 @@ from dispatcher.words import of
 
 
 def run(what: str, file: Path | None, explicit: Path | None) -> None:
+    if file is not None and what in ("path", "metadata"):
+        raise BadInput(f"log {what} takes no {str(file)!r}", hint=f"dispatcher log {what}")
     with home.existing(explicit, reading=True) as store:
         if what == "path":
             return out(clean(store.path))

@@ -80,8 +80,19 @@ class Column:
 
 
 def form(*, as_json: bool = False, as_csv: bool = False) -> Form:
-    """The form that the options ask for. JSON wins."""
+    """The form that the options ask for."""
+    one_form(as_json, as_csv)
     return "json" if as_json else "csv" if as_csv else "auto"
+
+
+def one_form(*asked: bool) -> None:
+    """Two forms at once are a mistake, of which one would be passed over without a word."""
+    if sum(asked) > 1:
+        from dispatcher.errors import BadInput
+
+        raise BadInput(
+            "the output can have one form only", hint="choose one of --json, --jsonl, --csv, --markdown, --html"
+        )
 
 
 def table(

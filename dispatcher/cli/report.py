@@ -10,7 +10,7 @@ from functools import partial
 from dispatcher import report as reports
 from dispatcher.cli import home
 from dispatcher.cli.log import moment, repository_path
-from dispatcher.cli.render import Column, clean, csv_out, json_out, note, on_terminal, out
+from dispatcher.cli.render import Column, clean, csv_out, json_out, note, on_terminal, one_form, out
 from dispatcher.cli.render import table as print_table
 from dispatcher.cli.wording import clock
 from dispatcher.errors import BadInput
@@ -58,6 +58,7 @@ def show_report(
     as_json: bool,
     as_csv: bool,
 ) -> None:
+    one_form(as_json, as_csv, markdown, html is not None)
     now = time.time()
     span = moment("since", since), moment("until", until)
     named = {

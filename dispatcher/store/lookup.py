@@ -192,7 +192,7 @@ def _rows(
     # Names in a condition that a person typed are the columns of the view, and nothing else is in sight.
     typed = f"({query.where}\n)"
     sql = f"SELECT {_of_view(columns)} FROM v_attempts v WHERE {typed} AND {_of_view(rest)}"
-    return _guarded(store, sql, values)
+    return _guarded(store, sql, values, alone=f"SELECT 1 FROM v_attempts v WHERE {query.where}\nLIMIT 0")
 
 
 def _of_view(sql: str) -> str:
@@ -253,8 +253,11 @@ def _order(query: Query) -> str:
     return f"{COLUMNS[name][0]} {way} NULLS LAST, a.id DESC"
 
 
-def _guarded(store: Store, sql: str, values: Sequence[object]) -> list[Row]:
-    """SQL with a condition that a person typed: it may only read, and not for ever."""
+def _guarded(store: Store, sql: str, values: Sequence[object], *, alone: str) -> list[Row]:
+    """SQL with a condition that a person typed: it may only read, and not for ever.
+
+    It must also make sense `alone`, without the brackets around it: `1) OR (1` is no condition.
+    """
     import sqlite3
     import time
 
@@ -272,6 +275,7 @@ def _guarded(store: Store, sql: str, values: Sequence[object]) -> list[Row]:
         connection.set_authorizer(judge)
         connection.set_progress_handler(lambda: time.monotonic() > end, 100_000)
         try:
+            connection.execute(alone).fetchall()
             return [dict(row) for row in connection.execute(sql, values).fetchall()]
         except (sqlite3.Error, sqlite3.Warning) as error:
             said = "it takes too long" if "interrupted" in str(error) else str(error)

@@ -110,3 +110,35 @@ def test_an_expression_that_would_take_for_ever_is_ended(home: Path, run: Run, b
     assert said.err.splitlines()[0] == (
         f"error: models.yaml: the rule on line {line} of `difficulty` has an expression that takes too long"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("log --limit 99999999999999999999", "is too large"),
+        ("log --task 99999999999999999999", "is too large"),
+        ("show 99999999999999999999", "is too large"),
+        ("retry 1 abc", "'abc' is not a whole number"),
+        ("log --json --csv", "one form only"),
+        ("log --jsonl --csv", "one form only"),
+        ("holds --json --csv", "one form only"),
+        ("report --markdown --json", "one form only"),
+        ("report --html {home}/x.html --csv", "one form only"),
+        ("log path extra", "log path takes no 'extra'"),
+        ("log metadata extra", "log metadata takes no 'extra'"),
+    ],
+)
+def test_nothing_that_was_typed_is_passed_over(home: Path, run: Run, brief: Write, line: str, said: str) -> None:
+    run("add", str(brief(TEXT)))
+    found = run(*line.format(home=home).split(" "))
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err.splitlines()[0]
+
+
+@pytest.mark.parametrize("where", ["1) or (1", "1 order by title", "1; select 1", "1 /*", "seconds > ?", "1 limit 5"])
+def test_a_condition_is_one_expression(home: Path, run: Run, brief: Write, where: str) -> None:
+    run("add", str(brief(TEXT)))
+    said = run("log", "--where", where)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: --where cannot be used: ")
+    assert run("log", "--where", "title = '1) or (1' -- ) ").code == 0
