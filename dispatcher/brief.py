@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from dispatcher import strict_yaml
 from dispatcher.errors import BriefError
-from dispatcher.strict_yaml import Located, closest, duration
+from dispatcher.strict_yaml import LONGEST, Located, closest, duration
 from dispatcher.task import Brief, Budget, Deliver, Difficulty, Expect, Tools
 
 _TITLE = 120  # characters
@@ -28,15 +28,18 @@ _WINDOWS = ("total", "window", "day", "week", "month")
 E = TypeVar("E", bound=StrEnum)
 
 
-def parse(text: str, *, file: str = "brief") -> Brief:
-    """Read a whole brief. Raises BriefError, with file and line, and nothing else."""
+def parse(text: str, *, file: str = "brief", new: bool = False) -> Brief:
+    """Read a whole brief. Raises BriefError, with file and line, and nothing else.
+
+    Of a `new` one, which is not queued yet, values that can mean nothing are refused too.
+    """
     text = _normalised(text, file)
     front, body, first = _split(text, file)
     if not body.strip():
         raise BriefError(
             "the brief has no body", file=file, line=first, hint="write below the front matter what is to be done"
         )
-    fields = _Fields(file).read(front) if front.strip() else {}
+    fields = _Fields(file, new).read(front) if front.strip() else {}
     fields.setdefault("title", _title_of(body))
     return Brief(body=body, **cast("Mapping[str, object]", fields))  # type: ignore[arg-type]
 
@@ -109,8 +112,9 @@ def _shortened(text: str) -> str:
 class _Fields:
     """The front matter, key by key. Every reader takes a name and a node and gives the value or raises."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, new: bool) -> None:
         self._file = file
+        self._new = new
         self._readers: Mapping[str, Callable[[str, Located], object]] = {
             "title": lambda name, node: _clean(self._text(name, node)),
             "difficulty": lambda name, node: self._choice(name, node, Difficulty),
@@ -121,11 +125,11 @@ class _Fields:
             "setup": self._texts,
             "verify": self._texts,
             "hidden_checks": self._text,
-            "touch": self._texts,
+            "touch": self._touch,
             "priority": self._whole,
             "after": self._texts,
             "after_accepted": self._texts,
-            "candidates": self._texts,
+            "candidates": self._some,
             "budget": self._budget,
             "approvals": self._approvals,
             "limits": self._limits,
@@ -159,6 +163,20 @@ class _Fields:
         if isinstance(node.value, list):
             return tuple(self._text(name, item) for item in node.value)
         return (self._text(name, node),)
+
+    def _some(self, name: str, node: Located) -> tuple[str, ...]:
+        found = self._texts(name, node)
+        if self._new and not found:
+            raise self._error(f"`{name}` names nothing", node, "leave it out, or name one")
+        return found
+
+    def _touch(self, name: str, node: Located) -> tuple[str, ...]:
+        found = self._some(name, node)
+        for pattern in found:
+            if self._new and ".." in pattern.lstrip("!").split("/"):
+                why = f'`{name}` cannot allow "{pattern[:60]}"'
+                raise self._error(why, node, "patterns are of paths in the repository; /x is x at its top")
+        return found
 
     def _choice(self, name: str, node: Located, kind: type[E]) -> E:
         options = [member.value for member in kind]
@@ -215,6 +233,8 @@ class _Fields:
             seconds = duration(inner.value)
             if seconds is None:
                 raise self._error(f"`{name}.{key}` must be a duration", inner, "for example 45m, 90s, 2h or 1h30m")
+            if self._new and not 0 < seconds <= LONGEST:
+                raise self._error(f"`{name}.{key}` must be longer than nothing and shorter than ten years", inner)
             found[key] = seconds
         return found
 

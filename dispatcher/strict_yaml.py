@@ -91,6 +91,9 @@ def from_cache(data: object) -> Located:
     raise ValueError("not a cached configuration")
 
 
+LONGEST = 3650 * 86400.0  # seconds of any duration that a person sets: ten years
+
+
 def duration(value: object) -> float | None:
     """Seconds of `45m`, `90s`, `2h`, `1h30m`, `1d` or of a bare number; None when it is no duration."""
     if isinstance(value, bool):

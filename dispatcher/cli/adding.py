@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher import brief as briefs
 from dispatcher.cli import grading, home, places
-from dispatcher.cli.briefs import refuse_bad_rules, refuse_unfilled
+from dispatcher.cli.briefs import refuse_bad_rules, refuse_unfilled, refuse_unknown_candidates
 from dispatcher.cli.progress import counted
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.config import regular
@@ -145,9 +145,10 @@ def read(source: Path | None, config: Config, repo: str | None) -> Ready:
     """One brief, checked, with its difficulty and repository."""
     label = "stdin" if source is None else str(source)
     text = _text(source, label)
-    brief = briefs.parse(text, file=label)
+    brief = briefs.parse(text, file=label, new=True)
     refuse_unfilled(brief.body, label)
     refuse_bad_rules(brief, label)
+    refuse_unknown_candidates(brief, config, label)
     level, reason = grading.difficulty_of(brief, config, None if source is None else label)
     target = _repository(brief.repo, source, repo, config, label)
     if target is None and brief.expect is not Expect.REPORT:

@@ -18,6 +18,7 @@ from dispatcher.errors import BadInput, BriefError
 from dispatcher.task import Status
 
 if TYPE_CHECKING:
+    from dispatcher.config import Config
     from dispatcher.task import Brief, Task
 
 _UNFILLED = """\
@@ -76,6 +77,18 @@ def refuse_bad_rules(brief: Brief, label: str) -> None:
         policy.read(fields, f"{label}: `approvals`, rule {number}")
 
 
+def refuse_unknown_candidates(brief: Brief, config: Config, label: str) -> None:
+    for name in brief.candidates:
+        if name not in config.roster.candidates:
+            from dispatcher.strict_yaml import closest
+
+            raise BriefError(
+                f"`candidates`: models.yaml has no {name[:60]!r}",
+                file=label,
+                hint=closest(name, config.roster.candidates),
+            )
+
+
 def edit_task(number: int, explicit: Path | None) -> None:
     from dispatcher.cli import grading
     from dispatcher.store import queue
@@ -87,7 +100,7 @@ def edit_task(number: int, explicit: Path | None) -> None:
         if text == task.brief_text:
             out(f"task {number}: unchanged")
             return
-        brief = _parsed(text, number)
+        brief = _parsed(text, number, config)
         level, reason = grading.difficulty_of(brief, config, task.brief_path)
         _editable(queue.get(store, number))  # the editor may have been open for hours
         queue.update(
@@ -140,12 +153,13 @@ def _edited(task: Task) -> str:
             raise BriefError("is not UTF-8 text any more; nothing was changed", file=path.name) from None
 
 
-def _parsed(text: str, number: int) -> Brief:
+def _parsed(text: str, number: int, config: Config) -> Brief:
     from dispatcher import brief as briefs
 
     try:
-        brief = briefs.parse(text, file=f"task {number}")
+        brief = briefs.parse(text, file=f"task {number}", new=True)
         refuse_bad_rules(brief, f"task {number}")
+        refuse_unknown_candidates(brief, config, f"task {number}")
         return brief
     except BadInput as error:
         raise BriefError(error.message, hint=_keep(text, number)) from None

@@ -151,9 +151,11 @@ def _scope(name: str, config: Config) -> HoldScope:
 
 
 def _seconds(text: str) -> float:
-    from dispatcher.strict_yaml import duration
+    from dispatcher.strict_yaml import LONGEST, duration
 
     found = duration(text)
     if not found:
         raise BadInput(f"{text!r} is not a duration", hint="such as 45m, 2h, 1h30m, 3d")
+    if found > LONGEST:
+        raise BadInput(f"{text!r} is longer than ten years", hint="leave --for out to hold it until it is released")
     return found

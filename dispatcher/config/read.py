@@ -20,7 +20,6 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 _BYTES = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4}
 _BYTES |= {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
-_TEN_YEARS = 3650 * 86400.0
 
 
 class Source(NamedTuple):
@@ -162,7 +161,7 @@ class Reader:
         seconds = strict_yaml.duration(value)
         if seconds is None:
             self.fail("is not a duration", "write it like 90s, 45m, 2h or 1h30m")
-        if not 0 < seconds <= _TEN_YEARS:
+        if not 0 < seconds <= strict_yaml.LONGEST:
             self.fail("must be longer than nothing and shorter than ten years")
         return seconds
 

@@ -142,3 +142,14 @@ def test_a_condition_is_one_expression(home: Path, run: Run, brief: Write, where
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("error: --where cannot be used: ")
     assert run("log", "--where", "title = '1) or (1' -- ) ").code == 0
+
+
+def test_a_brief_names_candidates_that_there_are(home: Path, run: Run, brief: Write) -> None:
+    said = run("add", str(file := brief(TEXT.replace("---\n#", "candidates: [smal]\n---\n#"))))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.splitlines()[0] == f"error: {file}: `candidates`: models.yaml has no 'smal'"
+    assert "small" in said.err.splitlines()[1]
+
+
+def test_a_hold_ends_within_ten_years(home: Path, run: Run) -> None:
+    assert run("hold", "small", "--for", "99999999999d").err.startswith("error: '99999999999d' is longer than ten")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,3 +187,27 @@ def test_never_raises_anything_else(text: str) -> None:
         assert found.body.strip()
         assert found.title
         assert text.replace("\r\n", "\n").replace("\r", "\n").endswith(found.body)
+
+
+@pytest.mark.parametrize(
+    ("front", "said"),
+    [
+        ("candidates: []", "`candidates` names nothing"),
+        ("touch: []", "`touch` names nothing"),
+        ('touch: ["src/**", "../x"]', '`touch` cannot allow "../x"'),
+        ('touch: "a/../../b"', "cannot allow"),
+        ("limits: {hard_cap: 9999999999h}", "shorter than ten years"),
+        ("limits: {stall: 0s}", "longer than nothing"),
+    ],
+)
+def test_what_can_mean_nothing_is_refused_in_a_new_brief_alone(front: str, said: str) -> None:
+    """One that is queued already is still read: its task has a history."""
+    text = f"---\ntitle: x\n{front}\n---\nDo it.\n"
+    with pytest.raises(BriefError, match=re.escape(said)) as error:
+        brief.parse(text, new=True)
+    assert error.value.line == 3
+    assert brief.parse(text).body == "Do it.\n"
+
+
+def test_a_pattern_at_the_top_of_the_repository_is_fine() -> None:
+    assert brief.parse('---\ntouch: ["/etc/*", "!a..b"]\n---\nx', new=True).touch == ("/etc/*", "!a..b")
