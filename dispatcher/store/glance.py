@@ -24,12 +24,8 @@ _PERSON = """
 SELECT id, status, title, status_reason AS reason FROM task
 WHERE status IN ('needs_human', 'awaiting_approval', 'failed') ORDER BY id
 """
-_HELD = """
-SELECT min(id) AS id, status, count(*) AS tasks, status_reason AS reason FROM task
-WHERE status = 'waiting' AND not_before IS NULL GROUP BY status_reason ORDER BY 1
-"""
 _STUCK = """
-SELECT t.id, t.status, t.title, t.batch, n.id AS needs, n.status AS needs_status FROM task t
+SELECT t.id, t.status, t.title, n.id AS needs, n.status AS needs_status FROM task t
 JOIN dependency d ON d.task_id = t.id JOIN task n ON n.id = d.needs_task_id
 WHERE t.status IN ('queued', 'waiting') AND n.status IN ('rejected', 'cancelled', 'expired') ORDER BY t.id, n.id
 """
@@ -74,12 +70,10 @@ def status(store: Store, now: float) -> Row:
         "running": _running(store),
         "review": _rows(store, _REVIEW),
         "person": [*_rows(store, _PERSON), *stuck(store)],
-        "held": _rows(store, _HELD),
         "holds": _rows(store, _HOLDS, (now,)),
         "next_wake": None if wake is None else wake["at"],
         "last_success": _rows(store, LAST_SUCCESS),
         "last_run": _last_run(store),
-        "host_busy": store.get_meta("host_busy") or None,
         "schedule": store.get_meta("cron_schedule") or None,
     }
 

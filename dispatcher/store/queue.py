@@ -394,36 +394,6 @@ def next_wake(store: Store) -> float | None:
     return None if row is None else row["at"]
 
 
-def waits_for_release(task: Task) -> bool:
-    """Whether it waits for a person's word on a hold: no time brings it back."""
-    return task.status is Status.WAITING and task.not_before is None
-
-
-def held(store: Store) -> list[Task]:
-    """Tasks that wait until a person lifts a hold."""
-    rows = store.read("SELECT * FROM task WHERE status = 'waiting' AND not_before IS NULL ORDER BY id")
-    return [task_of(row) for row in rows]
-
-
-def first_of_its_hold(store: Store, task: Task) -> bool:
-    """Whether no other task began earlier to wait for the same word of a person."""
-    sql = (
-        "SELECT 1 FROM task WHERE status = 'waiting' AND not_before IS NULL AND status_reason = ? AND id <> ? "
-        "AND (updated_at, id) < (?, ?) LIMIT 1"
-    )
-    return store.first(sql, (task.status_reason, task.id, task.updated_at, task.id)) is None
-
-
-def wake(store: Store, task_id: int, now: float) -> None:
-    """A task that waits for a person's word may have a candidate again: it becomes claimable."""
-    with store.write() as transaction:
-        transaction.execute(
-            "UPDATE task SET not_before = :now, updated_at = :now "
-            "WHERE id = :id AND status = 'waiting' AND not_before IS NULL",
-            {"id": task_id, "now": now},
-        )
-
-
 _WAITS_SINCE = """
 SELECT min(at) AS at FROM event WHERE task_id = :id AND kind = 'status' AND actor = :by AND id > coalesce(
     (SELECT max(id) FROM event WHERE task_id = :id AND (kind = 'attempt_started' OR actor <> :by)), 0
