@@ -384,7 +384,7 @@ def its_own_end(ctx: Context, step: Step, record: ExitRecord | None) -> ExitReco
         raise Withdrawn("the task was paused or cancelled meanwhile")
     if record is None:
         raise RepositoryError("the supervisor of a check was killed")
-    if record.reason in (EndReason.CANCELLED, EndReason.SUPERVISOR_ERROR, EndReason.SPAWN_FAILED):
+    if record.reason in (EndReason.CANCELLED, EndReason.STOPPED, EndReason.SUPERVISOR_ERROR, EndReason.SPAWN_FAILED):
         raise RepositoryError(f"a check was ended before its time: {record.detail or record.reason}")
     return record
 

@@ -253,7 +253,7 @@ def units(job: Job) -> dict[str, str]:
     service = (
         f"[Unit]\nDescription=dispatcher run in {job.home.replace('%', '%%')}\n\n"
         f'[Service]\nType=oneshot\nKillMode=process\nExecStart=/bin/sh -c "{command}"\n'
-        "SuccessExitStatus=0 1 75\n"
+        "SuccessExitStatus=0 1 75 143\n"
     )
     timer = (
         f"[Unit]\nDescription=starts {name}.service\n\n"

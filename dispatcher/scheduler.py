@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dispatcher.runner.foresight import Foresight, Refusal
     from dispatcher.store import Store
 
-STOPPED = 130  # Ctrl-C ended workers whose tasks are left
+STOPPED = 128  # plus the number of the signal that ended workers whose tasks are left, as a shell counts
 ALL_HELD = 75  # EX_TEMPFAIL: work is left, every candidate is on hold
 NEEDS_PERSON = 1
 
@@ -72,13 +72,13 @@ class Summary:
     waiting_until: float | None = None
     note: str = ""
     refused: bool = False  # the host was too busy to start what is left
-    interrupted: bool = False  # a second Ctrl-C ended workers
+    stopped_by: int | None = None  # the signal that ended workers: a second Ctrl-C, or TERM
     batches: list[dict[str, Any]] = field(default_factory=list)  # of the tasks that it moved
 
     @property
     def exit_code(self) -> int:
-        if self.interrupted and any(task.status in _LEFT for task in self.moved):
-            return STOPPED
+        if self.stopped_by is not None and any(task.status in _LEFT for task in self.moved):
+            return STOPPED + self.stopped_by
         if any(task.status in _ALARMS for task in self.moved):
             return NEEDS_PERSON
         return ALL_HELD if self.waiting_until is not None or self.refused else 0
@@ -220,7 +220,7 @@ def work(
     if loop.broken is not None:
         raise loop.broken
     summary = summarise(store, loop.moved, options, loop.gate.busy)
-    summary.interrupted = loop.interrupted
+    summary.stopped_by = loop.stopped_by
     summary.batches = loop.teller.batches(store, loop.moved, time.time())
     if loop.teller.listens:
         in_hand.end(store, owner)
@@ -296,7 +296,7 @@ class Loop:
         self.active = 0
         self.started = 0
         self.draining = False
-        self.interrupted = False
+        self.stopped_by: int | None = None
         self.broken: StoreError | None = None  # nothing can be written down any more: no worker is started
         self.looked = time.monotonic()
         self.changed = anyio.Event()
@@ -423,7 +423,8 @@ class Loop:
         async def work() -> Task:
             folder = Path(attempt.folder)
             with suppress(NotFound):
-                client.send(folder, {"do": "cancel", "by": "a later run"})
+                do = "cancel" if task.status is Status.CANCELLED else "stop"  # what is paused goes on later
+                client.send(folder, {"do": do, "by": "a later run"})
             await client.wait(folder, None)
             return (await settle(self.ctx, task, attempt))[0]
 
@@ -439,7 +440,7 @@ class Loop:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for number in signals:
                 if number == signal.SIGTERM or (number == signal.SIGINT and self.draining):
-                    self.interrupted = number == signal.SIGINT
+                    self.stopped_by = self.stopped_by or int(number)
                     self.stop_now()
                 elif self.active:
                     self.options.tell(f"finishing {plural(self.active, 'worker')}; Ctrl-C again ends them now")
@@ -450,5 +451,8 @@ class Loop:
         from dispatcher.supervisor import client
 
         self.ctx.stopping = True
-        for folder in self.ctx.live.values():
-            client.send(folder, {"do": "stop", "by": "the run that watches it"})
+        for number, folder in list(self.ctx.live.items()):
+            try:
+                client.send(folder, {"do": "stop", "by": "the run that watches it"})
+            except DispatcherError as error:  # the others are told all the same
+                self.options.tell(f"task {number}: its worker could not be ended: {error.message}")

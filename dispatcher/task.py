@@ -95,6 +95,7 @@ class OutcomeClass(StrEnum):
     BRIEF_TOO_LARGE = "brief_too_large"
     INTERNAL = "internal"  # the CLI says so itself
     KILLED = "killed"  # by a signal that was not ours
+    STOPPED = "stopped"  # by a person or by us, in the middle: a pause, the end of its run; the task goes on
     LOST = "lost"  # no exit record: power cut, supervisor killed
     UNKNOWN = "unknown"  # non-zero, nothing to prove a class
 
@@ -572,6 +573,7 @@ class EndReason(StrEnum):
     APPROVAL = "approval"  # a call waits for a person
     GATE = "gate"  # the approval gate is not proved to be active
     CANCELLED = "cancelled"
+    STOPPED = "stopped"  # told to end it now; the task goes on later
     PERMISSION = "permission"  # an ask that nobody can answer
     SPAWN_FAILED = "spawn_failed"
     SUPERVISOR_ERROR = "supervisor_error"

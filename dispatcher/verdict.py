@@ -5,8 +5,8 @@ last word: no exit code and no sentence of a model makes a task done.
 
 Who counts what: `starts` was raised when the attempt was begun and is only read here. `attempts` counts redispatches,
 `finish_attempts` counts finish, continue and confirm prompts that ran to an end of their own. Quota events, short
-troubles, holds that need a person, and `lost` move neither of the two; `starts` caps everything together. Checks that
-have not run, or could not, move nothing.
+troubles, holds that need a person, `lost` and `stopped` move neither of the two; `starts` caps everything together.
+Checks that have not run, or could not, move nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ FRESH = frozenset({Kind.CONTEXT_OVERFLOW, Kind.RUNAWAY})
 BLOCKED = frozenset({Kind.AUTH, Kind.BILLING, Kind.MODEL_NOT_FOUND, Kind.BILLING_MISMATCH, Kind.MODEL_MISMATCH})
 PERSON = frozenset({Kind.PERMISSION_DENIED, Kind.HARNESS_MISSING, Kind.GIT_SIGNING, Kind.BRIEF_TOO_LARGE})
 
-UNCOUNTED = QUOTA | SHORT | BLOCKED | {Kind.LOST}  # nobody's failure, or not the work's
+INTERRUPTED = frozenset({Kind.LOST, Kind.STOPPED})  # it was at work, and did not come to an end of its own
+UNCOUNTED = QUOTA | SHORT | BLOCKED | INTERRUPTED  # nobody's failure, or not the work's
 NOT_ITS_FAULT = UNCOUNTED | {Kind.CONTEXT_OVERFLOW, Kind.RUN_LIMIT}  # moves the task's counter, not the candidate's
 QUALITY = frozenset(
     {Kind.COMPLETED, Kind.TIMED_OUT, Kind.RUN_LIMIT, Kind.INVALID_TOOL_ARGS, Kind.RUNAWAY}
@@ -157,6 +158,8 @@ def _decide(s: Situation) -> Verdict:
         return _report(s)
     if s.evidence.hook_output is not None and s.evidence.dirty and s.expect is Expect.COMMIT:
         return _hook_refused(s, s.evidence.hook_output)
+    if s.outcome.kind is Kind.STOPPED and s.evidence.shape is not Shape.NOTHING:
+        return _stopped(s)
     match s.column:
         case Shape.NOTHING:
             return _nothing(s)
@@ -208,8 +211,8 @@ def _nothing(s: Situation) -> Verdict:
         return _short(s, s.prompt if s.prompt is PromptKind.APPROVED else PromptKind.FIRST)
     if kind in QUOTA:
         return _redispatch(s, _because(s, "a quota event: held, the next candidate gets the brief"))
-    if kind is Kind.LOST:
-        return _redispatch(s, _because(s, "the attempt was lost; nobody's failure, so the brief starts again"))
+    if kind in INTERRUPTED:
+        return _redispatch(s, _because(s, "nobody's failure and nothing is in git, so the brief starts again"))
     return _redispatch(s, _because(s, "nothing is in git; the next candidate gets the brief"))
 
 
@@ -319,8 +322,17 @@ def _unfinished(s: Situation) -> Verdict:
     return _carry_on(s, _unfinished_prompt(s), reason)
 
 
+def _stopped(s: Situation) -> Verdict:
+    """Stopped in the middle, so part of the work is missing, whatever is committed: also checks that pass do not say
+    that it is all."""
+    kind = _unfinished_prompt(s) if s.evidence.dirty else PromptKind.CONFIRM
+    return _carry_on(s, kind, _because(s, _work(s.evidence)))
+
+
 def _unfinished_prompt(s: Situation) -> PromptKind:
     """Cut off in the middle with no commit: part of the work is missing. Otherwise it only wants finishing."""
+    if s.outcome.kind is Kind.STOPPED:
+        return PromptKind.CONTINUE
     cut_off = s.outcome.kind in QUOTA | FRESH | BLOCKED and s.column is Shape.DIRTY
     return PromptKind.CONTINUE if cut_off else PromptKind.FINISH
 
@@ -387,7 +399,7 @@ def _redispatch(
     elif kind in QUOTA:
         avoid, candidate = _avoid_unheld(s), None
     else:
-        avoid, candidate = (s.avoid if kind is Kind.LOST else _with(s.avoid, s.candidate)), None
+        avoid, candidate = (s.avoid if kind in INTERRUPTED else _with(s.avoid, s.candidate)), None
     counters = replace(s.counters, attempts=s.counters.attempts + 1) if counts else s.counters
     step = NextStep(PromptKind.FIRST, candidate, None, avoid, note)
     return _start(replace(s, counters=counters), step, reason, delay=delay, escalate=escalate)

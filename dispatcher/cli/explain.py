@@ -149,6 +149,8 @@ def _ended(attempt: Attempt) -> str:
         reason, signal, code, detection = str(record.reason), record.signal, record.exit_code, record.detection
     if reason == "exited":
         return f"It ended by itself with {f'signal {signal}' if signal else f'exit code {code}'}."
+    if reason == "stopped":
+        return "Its supervisor was told to end it."
     who = _SAW.get(detection or "", "")
     by = f" (seen live in {who})" if who and reason == "quota" else ""
     return f"Its supervisor ended it: {reason}{by}."

@@ -26,6 +26,7 @@ _DECIDED = {
     EndReason.APPROVAL: OutcomeClass.AWAITING_APPROVAL,
     EndReason.GATE: OutcomeClass.INTERNAL,
     EndReason.CANCELLED: OutcomeClass.CANCELLED,
+    EndReason.STOPPED: OutcomeClass.STOPPED,
     EndReason.PERMISSION: OutcomeClass.PERMISSION_DENIED,
     EndReason.SPAWN_FAILED: OutcomeClass.HARNESS_MISSING,
     EndReason.SUPERVISOR_ERROR: OutcomeClass.LOST,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GROUPS = ("candidate", "model", "harness", "credential", "billing", "difficulty", "repository", "batch", "source")
 QUOTA = frozenset({"rate_limited", "quota_exhausted"})
+STOPPED = "stopped"  # by a person or by the end of a run: nobody's failure
 DELIVERED = ("needs_review", "accepted", "rejected")
 NOT_DELIVERED = ("needs_human", "failed", "cancelled", "expired")
 _TOKENS = ("tokens_input", "tokens_output", "tokens_cache_read", "tokens_cache_write", "tokens_reasoning")
@@ -141,6 +142,11 @@ def _of(rows: Sequence[Row], *outcomes: str) -> int:
     return int(sum(row["attempts"] for row in rows if row["outcome"] in outcomes))
 
 
+def _nearly_lost(rows: Sequence[Row]) -> int:
+    """Who was stopped goes on with its work: nothing of it was in danger."""
+    return int(sum(row["nearly_lost"] for row in rows if row["outcome"] != STOPPED))
+
+
 def _minutes(rows: Sequence[Row]) -> float:
     return round(float(_total(rows, "seconds")) / 60, 2)
 
@@ -185,7 +191,7 @@ def _summary(sums: Sequence[Row], tasks: Sequence[Row]) -> Table:
             _total(sums, "false_done"),
             "said done; git or the checks said otherwise",
         ),
-        ("nearly_lost", "Work nearly lost", _total(sums, "nearly_lost"), "failed attempts whose work was kept"),
+        ("nearly_lost", "Work nearly lost", _nearly_lost(sums), "failed attempts whose work was kept"),
         ("minutes", "Minutes of work", _minutes(sums), "waiting does not count"),
         ("list_price_usd", "List price in USD", _usd(sums), f"known for {words.of(priced, attempts, 'attempt')}"),
         (
@@ -215,10 +221,10 @@ def _main(named: Sequence[Row], by: str) -> Table:
             "attempts": (attempts := _total(group, "attempts")),
             "completed": (completed := _of(group, "completed")),
             "quota_events": (quota := _of(group, *QUOTA)),
-            "failed": attempts - completed - quota,
+            "failed": attempts - completed - quota - _of(group, STOPPED),
             "saved": _total(group, "saved"),
             "false_done": _total(group, "false_done"),
-            "nearly_lost": _total(group, "nearly_lost"),
+            "nearly_lost": _nearly_lost(group),
             "minutes": _minutes(group),
             "list_price_usd": _usd(group),
         }
@@ -364,7 +370,7 @@ def _over_time(over_time: Sequence[Row], unit: str) -> Table:
             "attempts": (attempts := _total(group, "attempts")),
             "completed": (completed := _of(group, "completed")),
             "quota_events": (quota := _of(group, *QUOTA)),
-            "failed": attempts - completed - quota,
+            "failed": attempts - completed - quota - _of(group, STOPPED),
             "delivered": _total(group, "delivered"),
             "minutes": _minutes(group),
             "list_price_usd": _usd(group),

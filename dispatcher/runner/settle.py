@@ -58,6 +58,7 @@ _RESTS = {
 _CUT_OFF = frozenset(  # what may end a worker that holds a call
     {
         OutcomeClass.AWAITING_APPROVAL,
+        OutcomeClass.STOPPED,
         OutcomeClass.LOST,
         OutcomeClass.KILLED,
         OutcomeClass.UNKNOWN,

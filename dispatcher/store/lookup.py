@@ -79,7 +79,7 @@ _OF_ATTEMPT = {
 _OF_TASK = {"status": "t.status", "difficulty": "t.difficulty", "repository": "t.repository", "batch": "t.batch"}
 _INDEXED = frozenset({*_OF_ATTEMPT, *_OF_TASK}) - {"task", "difficulty"}
 FILTERS = (*_OF_ATTEMPT, *_OF_TASK)
-FAILED = "failed"  # as an outcome: ended, and not completed
+FAILED = "failed"  # as an outcome: ended, and neither completed nor stopped
 
 _FEW = 5000  # tasks: from these to their attempts is quicker than backwards through all attempts
 PAGE = 5000  # rows that a listing without limit holds at once
@@ -207,7 +207,7 @@ def _conditions(store: Store, query: Query, depth: int) -> tuple[list[str], list
     conditions, values, join = list[str](), list[object](), "JOIN" if depth else "CROSS JOIN"
     for name, wanted in query.filters.items():
         plain = [one if isinstance(one, int) else clean(str(one), MAX_LINE) for one in wanted]
-        parts = ["a.outcome <> 'completed'"] if name == "outcome" and FAILED in plain else []
+        parts = ["a.outcome NOT IN ('completed', 'stopped')"] if name == "outcome" and FAILED in plain else []
         plain = [one for one in plain if not (name == "outcome" and one == FAILED)]
         few = name in _INDEXED and bool(plain) and _few(store, name, plain)
         if few and name in _OF_TASK:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from dispatcher.errors import InternalError, NotFound
+from dispatcher.errors import InternalError, NotFound, StoreError
 from dispatcher.supervisor import attempt_files as files
 from dispatcher.supervisor import cgroup, plain_json, processes, spec
 from dispatcher.supervisor.tree import Tree, end
@@ -99,14 +101,48 @@ def _holder_pid(folder: Path) -> int | None:
 
 
 def send(folder: Path, message: Mapping[str, object]) -> None:
-    """Append one line to `control`: {"do": "cancel", "by": NAME}, or {"do": "stop", ...} to end without a verdict."""
+    """Append one line to `control`: {"do": "cancel", "by": NAME}, or {"do": "stop", ...} to end without a verdict.
+
+    Where nothing can be written (a full disk), the supervisor is told to stop by a signal, whatever the message was.
+    """
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such attempt folder")
-    fd = os.open(folder / files.CONTROL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(fd, plain_json.dumps(dict(message)).encode() + b"\n")
+        _append(folder / files.CONTROL, plain_json.dumps(dict(message)).encode() + b"\n")
+    except OSError as error:
+        if spec.alive(folder) and not _terminate(folder):
+            raise StoreError(f"{folder}: its supervisor cannot be told: {error.strerror}") from error
+
+
+def _append(path: Path, line: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        if os.write(fd, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(fd)
+
+
+def _terminate(folder: Path) -> bool:
+    """SIGTERM to the supervisor that holds the lock; False when it cannot be told which process that is."""
+    pid = _holder_pid(folder)
+    if pid is None:
+        return False
+    if not hasattr(os, "pidfd_open"):
+        os.kill(pid, signal.SIGTERM)
+        return True
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if _holder_pid(folder) == pid:  # asked again, now that the number cannot change hands
+            signal.pidfd_send_signal(fd, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(fd)
+    return True
 
 
 def end_leftovers(folder: Path, marker: str = "") -> int:

@@ -114,6 +114,8 @@ def _exit_record(values: Mapping[str, Any]) -> ExitRecord:
     known["reason"] = _member(EndReason, known["reason"], EndReason.SUPERVISOR_ERROR)
     if known.get("kind") is not None:
         known["kind"] = _member(OutcomeClass, known["kind"], OutcomeClass.UNKNOWN)
+    if (known["reason"], known.get("kind")) == (EndReason.SUPERVISOR_ERROR, OutcomeClass.LOST):
+        known |= {"reason": EndReason.STOPPED, "kind": OutcomeClass.STOPPED}  # as older supervisors wrote a stop
     for name in ("ended_processes", "notes"):
         known[name] = tuple(known.get(name, ()))
     return ExitRecord(**known)

@@ -283,7 +283,7 @@ class Supervisor:
             if message.get("do") == "cancel":
                 self.stop = Reason("cancelled", f"cancelled by {by}", "cancelled")
             elif message.get("do") == "stop":
-                self.stop = Reason("supervisor_error", f"stopped by {by}", "lost")
+                self.stop = Reason("stopped", f"stopped by {by}", "stopped")
 
     def _attend_gate(self) -> None:
         """A call that is held is no silence and costs no worker time; when it was held for long, the task is parked."""
@@ -364,7 +364,7 @@ class Supervisor:
 
     def _signals(self, numbers: bytes) -> None:
         if any(number in (_signal.SIGTERM, _signal.SIGINT) for number in numbers) and self.stop is None:
-            self.stop = Reason("supervisor_error", "the supervisor was told to stop (SIGTERM)", "lost")
+            self.stop = Reason("stopped", "the supervisor was told to stop (SIGTERM)", "stopped")
 
     def _reap(self) -> None:
         """The worker, and every orphan of its tree that came to us."""

@@ -58,6 +58,16 @@ def test_an_attempt_in_flight_and_one_that_left_no_record(story: Story, run: Run
     assert "It left no exit record" in told(run, task.id)
 
 
+def test_an_attempt_that_was_stopped(story: Story, run: Run) -> None:
+    task = story.task()
+    story.begin(task)
+    reason = "stopped by ada"
+    story.end(task, Status.QUEUED, "again", outcome=OutcomeClass.STOPPED, outcome_reason=reason, end_reason="stopped")
+    text = told(run, task.id)
+    assert "Seen: stopped, stopped by ada. Its supervisor was told to end it." in " ".join(text.split())
+    assert "error" not in text
+
+
 def test_what_people_did_stands_where_it_happened(story: Story, run: Run) -> None:
     task = story.task("Fix\x1b[31m it")
     run("pause", str(task.id))

@@ -103,6 +103,15 @@ TABLE: list[tuple[frozenset[OutcomeClass], dict[Shape, tuple[Action, Step | None
         },
     ),
     (
+        frozenset({OutcomeClass.STOPPED}),
+        {
+            N: (Action.REDISPATCH, WALK),
+            D: (Action.CONTINUE, SAME),
+            C: (Action.CONFIRM, SAME),
+            CD: (Action.CONTINUE, SAME),
+        },
+    ),
+    (
         frozenset({OutcomeClass.EMPTY_OUTPUT, OutcomeClass.INTERNAL}),
         {
             N: (Action.REDISPATCH, FRESH_SAME),
@@ -192,6 +201,29 @@ def test_commits_and_clean_ask_for_the_checks_first(kind: OutcomeClass) -> None:
 def test_checks_do_not_run_on_work_that_is_not_committed(shape: Shape) -> None:
     for kind in OutcomeClass:
         assert judge(situation(kind, shape, has_checks=True)).action is not Action.CHECK
+
+
+@pytest.mark.parametrize("prompt", sorted(PromptKind))
+def test_who_was_stopped_is_never_taken_to_be_done(prompt: PromptKind) -> None:
+    """Not by checks that pass, not as mere changes, not because it was only finishing; and it counts for nobody."""
+    before = Counters(attempts=1, finish_attempts=1, starts=3, lost=1)
+    for shape, expect in ((D, Expect.COMMIT), (C, Expect.COMMIT), (CD, Expect.COMMIT), (D, Expect.CHANGES)):
+        verdict = judge(
+            situation(OutcomeClass.STOPPED, shape, expect=expect, prompt=prompt, counters=before, has_checks=True)
+        )
+        kind = PromptKind.CONFIRM if shape is C else PromptKind.CONTINUE
+        assert verdict.next == NextStep(kind, "sonnet", "ses_1"), (shape, expect)
+        assert (verdict.counted, verdict.delay, verdict.counters) == (False, 0.0, replace(before, lost=0))
+    hooked = Evidence(dirty=("a",), hook_output="lint: line 3")
+    verdict = judge(situation(OutcomeClass.STOPPED, hooked, prompt=prompt))
+    assert verdict.next is not None
+    assert verdict.next.prompt is PromptKind.CONTINUE
+    assert "lint: line 3" in verdict.next.note
+
+
+def test_who_was_stopped_when_all_prompts_are_used_up_is_for_a_person() -> None:
+    counters = Counters(finish_attempts=2, starts=4)
+    assert judge(situation(OutcomeClass.STOPPED, C, counters=counters)).action is Action.NEEDS_HUMAN
 
 
 def test_step_1_of_3_is_confirmed_and_then_flagged() -> None:
@@ -657,7 +689,7 @@ def test_everything_has_a_verdict_with_a_reason_within_the_caps(s: Situation) ->
         assert s.checks is None
         assert s.has_checks
         assert verdict.counters == s.counters
-    if s.outcome.kind in QUOTA | {OutcomeClass.LOST}:
+    if s.outcome.kind in QUOTA | {OutcomeClass.LOST, OutcomeClass.STOPPED}:
         assert not verdict.counted
         assert not verdict.escalate
         assert replace(verdict.counters, lost=0) == s.counters

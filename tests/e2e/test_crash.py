@@ -203,10 +203,85 @@ def test_ctrl_c_twice_stops_now_and_goes_on_later(world: World) -> None:
     run.wait(60)
     assert run.returncode == 130
     assert marked("sleep\x004325") == []
+    assert world.attempts(task)[0]["outcome"] == "stopped", world.story(task)
     assert world.task(task)["status"] == "queued", world.story(task)
     world.run("run", check=True)
     assert world.task(task)["status"] == "needs_review", world.story(task)
-    assert [a["prompt"] for a in world.attempts(task)] == ["first", "finish"]
+    assert [a["prompt"] for a in world.attempts(task)] == ["first", "continue"]
+
+
+def half_done(world: World, seconds: int, name: str) -> tuple[int, Path]:
+    """A task whose worker has done a half, and then sleeps; whoever is asked to continue does the rest."""
+    reached = world.root / "reached"
+    half = {"write": {"path": "half.txt", "content": "a"}}
+    commit = {"commit": {"message": "the work", "files": ["half.txt", "rest.txt"]}}
+    rest = [{"write": {"path": "rest.txt", "content": "b"}}, commit, {"text": "Done."}]
+    body = script(
+        {"prompt": "Prompt: first", "steps": [half, {"shell": f"touch {reached}; sleep {seconds}"}]},
+        {"prompt": "Prompt: continue", "steps": rest},
+        {"steps": [{"commit": {"message": "the half", "files": ["half.txt"]}}, {"text": "Done."}]},
+    )
+    return world.add(world.brief(name, body)), reached
+
+
+def test_term_stops_now_and_the_half_is_continued(world: World) -> None:
+    """Nobody's failure in any listing, and the half is not committed as if it were the whole."""
+    task, reached = half_done(world, 4327, "term")
+    run = world.start("run")
+    until(reached.exists, "the worker")
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(60) == 143
+    assert marked("sleep\x004327") == []
+    attempt = world.attempts(task)[0]
+    assert (attempt["outcome"], attempt["end_reason"], attempt["counted"]) == ("stopped", "stopped", 0)
+    assert json.loads(world.task(task)["counters"])["lost"] == 0
+    assert "was told to end it" in world.run("explain", str(task), check=True).stdout
+    assert json.loads(world.run("log", "--outcome", "failed", "--json", check=True).stdout) == []
+    world.run("run", check=True)
+    assert [(a["prompt"], a["outcome"]) for a in world.attempts(task)] == [
+        ("first", "stopped"),
+        ("continue", "completed"),
+    ]
+    assert world.task(task)["status"] == "needs_review", world.story(task)
+    assert world.branch_log(task) == ["the work"]
+
+
+def test_hang_up_drains(world: World) -> None:
+    """The terminal goes; the worker in flight is finished, whatever becomes of what is said."""
+    reached, wait = gate(world.root)
+    steps = [wait, {"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
+    first = world.add(world.brief("a", script({"steps": steps})))
+    second = world.add(world.brief("b", script({"steps": [{"text": "Done."}]})))
+    run = world.start("run", "-j", "1")
+    until(reached.exists, "the worker")
+    run.send_signal(signal.SIGHUP)
+    said = "finishing 1 worker"
+    until(lambda: said in (world.root / "run.out").read_text(), "it was taken")
+    (world.root / "go").write_text("\n")
+    assert run.wait(60) == 0
+    assert world.task(first)["status"] == "needs_review", world.story(first)
+    assert world.task(second)["status"] == "queued"
+
+
+def test_a_paused_task_whose_worker_was_not_told_stays_paused(world: World) -> None:
+    """No word reached the supervisor: the next run stops the worker, and the task goes on when a person says so."""
+    task, reached = half_done(world, 4328, "paused")
+    run = world.start("run")
+    until(reached.exists, "the worker")
+    run.kill()
+    run.wait()
+    control = Path(world.attempts(task)[0]["folder"]) / "control"
+    aside = control.rename(control.with_name("aside"))
+    control.symlink_to("/dev/null")
+    world.run("pause", str(task), check=True)
+    aside.replace(control)
+    world.run("run")
+    assert marked("sleep\x004328") == []
+    assert world.task(task)["status"] == "paused", world.story(task)
+    assert world.attempts(task)[0]["outcome"] == "stopped", world.story(task)
+    world.run("resume", str(task), check=True)
+    world.run("run", check=True)
+    assert [a["prompt"] for a in world.attempts(task)] == ["first", "continue"]
 
 
 def test_pause_and_resume(world: World) -> None:
@@ -227,4 +302,4 @@ def test_pause_and_resume(world: World) -> None:
     world.run("resume", str(task), check=True)
     world.run("run", check=True)
     assert world.task(task)["status"] == "needs_review", world.story(task)
-    assert [a["prompt"] for a in world.attempts(task)] == ["first", "finish"]
+    assert [a["prompt"] for a in world.attempts(task)] == ["first", "continue"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher import store
-from tests.e2e.test_crash import gate, script, until
+from tests.e2e.test_crash import gate, half_done, script, until
 from tests.e2e.world import World, marked, scripted_world
 from tests.store.test_schema import old_database
 
@@ -99,6 +99,26 @@ def test_a_disk_that_fills_while_a_task_runs(world: World, small_disk: Path) -> 
     assert world.task(first)["status"] == world.task(second)["status"] == "needs_review"
     assert world.branch_log(first) == ["the work"]
     assert world.rows("pragma integrity_check") == [{"integrity_check": "ok"}]
+
+
+def test_a_run_that_is_told_to_end_while_the_disk_is_full(world: World, small_disk: Path) -> None:
+    """Its worker is ended all the same, one line is said, and with space again the half is continued."""
+    task, reached = half_done(world, 4329, "stopped")
+    run = world.start("run")
+    until(reached.exists, "the worker")
+    with full(small_disk):
+        run.terminate()
+        assert run.wait(120) == 2, (world.root / "run.out").read_text()
+        said = (world.root / "run.out").read_text()
+        assert "the disk is full" in said
+        assert "internal error" not in said
+        assert marked("sleep\x004329") == []
+    assert world.run("run").returncode == 0
+    assert [(a["prompt"], a["outcome"]) for a in world.attempts(task)] == [
+        ("first", "stopped"),
+        ("continue", "completed"),
+    ], world.story(task)
+    assert world.task(task)["status"] == "needs_review"
 
 
 def test_a_disk_that_is_full_before_a_worker_starts(world: World, small_disk: Path) -> None:

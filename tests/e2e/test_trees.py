@@ -137,7 +137,7 @@ def test_kill_9_of_the_dispatcher_ctrl_c_twice_ctrl_c_once_and_a_normal_end(worl
     assert marked(third) == [], "after Ctrl-C once, at a normal end"
     assert world.task(task)["status"] == "needs_review", world.story(task)
     ended = [(a["prompt"], a["outcome"], a["survivors"]) for a in world.attempts(task)]
-    assert ended == [("first", "completed", 0), ("finish", "lost", 0), ("finish", "completed", 0)]
+    assert ended == [("first", "completed", 0), ("finish", "stopped", 0), ("continue", "completed", 0)]
     assert world.branch_log(task) == ["set the value to 2"]
     said = "".join(Path(a["folder"], "stderr").read_text() for a in world.attempts(task))
     assert "stdin" not in said, "the CLI waited for a prompt that it had"

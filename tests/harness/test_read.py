@@ -104,6 +104,7 @@ def test_an_exit_that_does_not_fit_the_result_is_noted() -> None:
         (ended(EndReason.STALLED), O.STALLED),
         (ended(EndReason.HARD_CAP), O.TIMED_OUT),
         (ended(EndReason.CANCELLED), O.CANCELLED),
+        (ended(EndReason.STOPPED), O.STOPPED),
         (ended(EndReason.PERMISSION), O.PERMISSION_DENIED),
         (ended(EndReason.QUOTA), O.RATE_LIMITED),
         (ended(EndReason.GATE), O.INTERNAL),

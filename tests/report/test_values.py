@@ -52,6 +52,14 @@ def test_the_cost_of_an_accepted_task_holds_its_failures() -> None:
     assert cell(found, "accepted", "usd_per_accepted") == 2.0  # 4.0 / 2
 
 
+def test_who_was_stopped_neither_failed_nor_nearly_lost_its_work() -> None:
+    found = made([row(outcome="stopped", attempts=2, nearly_lost=2), row(outcome="lost", nearly_lost=1)])
+    for table in ("main", "time"):
+        assert (cell(found, table, "attempts"), cell(found, table, "failed")) == (3, 1)
+    assert cell(found, "main", "nearly_lost") == 1
+    assert [one["number"] for one in found.names["summary"].rows if one["key"] == "nearly_lost"] == [1]
+
+
 def test_unknown_is_empty_and_never_zero() -> None:
     found = made([row(seconds=60)])
     assert cell(found, "accepted", "usd_per_accepted") is None

@@ -62,10 +62,11 @@ def fits(row: dict[str, Any], where: str) -> bool:
     return "login" in row["title"].lower() or row["status"] == "accepted"
 
 
-def test_failed_means_ended_and_not_completed(log: Store) -> None:
+def test_failed_means_ended_and_neither_completed_nor_stopped(log: Store) -> None:
+    log.connection.execute("UPDATE attempt SET outcome = 'stopped' WHERE outcome = 'killed'")
     found = lookup.find(log, lookup.Query({"outcome": [lookup.FAILED]}, limit=0))
-    assert len(found) == sum(row["outcome"] != "completed" for row in everything(log))
-    both = lookup.find(log, lookup.Query({"outcome": [lookup.FAILED, "completed"]}, limit=0))
+    assert len(found) == sum(row["outcome"] not in ("completed", "stopped") for row in everything(log))
+    both = lookup.find(log, lookup.Query({"outcome": [lookup.FAILED, "completed", "stopped"]}, limit=0))
     assert len(both) == len(everything(log))
 
 

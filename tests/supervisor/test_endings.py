@@ -3,6 +3,7 @@ supervisor's tree nor its marker rules."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.supervisor import client, spec
+from dispatcher.errors import StoreError
+from dispatcher.supervisor import attempt_files, client, processes, spec
 from dispatcher.task import EndReason, ExitRecord, OutcomeClass
 from tests.supervisor.support import PYTHON, Attempt, same_process, until, walk
 
@@ -275,8 +277,44 @@ def test_told_to_stop_is_nobodys_failure(attempt: Attempt, how: str) -> None:
     else:
         process.terminate()
     record = attempt.wait()
-    assert (record.reason, record.kind) == (EndReason.SUPERVISOR_ERROR, OutcomeClass.LOST)
+    assert (record.reason, record.kind) == (EndReason.STOPPED, OutcomeClass.STOPPED)
     assert_dead(attempt, record)
+
+
+def test_a_supervisor_is_told_to_stop_where_nothing_can_be_written(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: open or write of `control` fails, or takes a part only."""
+    attempt.write(FAMILY_AND_READY + "exec sleep 1000", grace=0.3)
+    attempt.launch()
+    attempt.ready()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda _fd, data: len(data) - 1)
+        client.send(attempt.folder, {"do": "stop", "by": "ctrl-c"})
+    record = attempt.wait()
+    assert (record.reason, record.kind) == (EndReason.STOPPED, OutcomeClass.STOPPED)
+    assert_dead(attempt, record)
+    (attempt.folder / "control").unlink(missing_ok=True)
+    (attempt.folder / "control").mkdir()
+    client.send(attempt.folder, {"do": "stop", "by": "ctrl-c"})  # nobody is there to be told
+
+
+def test_a_process_that_took_the_number_of_a_supervisor_is_not_signalled(attempt: Attempt) -> None:
+    attempt.write("exit 0")
+    (attempt.folder / "control").mkdir()
+    lock = attempt_files.take_lock(str(attempt.folder / "attempt.lock"))
+    assert lock is not None
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        try:
+            start = int(same_process(stranger.pid))
+            holder = {"supervisor": [stranger.pid, start - 1], "boot": processes.boot_id()}
+            os.write(lock, json.dumps(holder).encode())
+            with pytest.raises(StoreError, match="cannot be told"):
+                client.send(attempt.folder, {"do": "stop", "by": "ctrl-c"})
+            assert stranger.poll() is None
+        finally:
+            os.close(lock)
+            stranger.kill()
 
 
 def test_a_daemon_of_somebody_else_is_not_touched(attempt: Attempt) -> None:

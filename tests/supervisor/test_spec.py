@@ -91,6 +91,18 @@ def test_words_of_a_later_version_are_read_as_the_nearest(folder: Path) -> None:
     assert (record.reason, record.kind) == (EndReason.SUPERVISOR_ERROR, OutcomeClass.UNKNOWN)
 
 
+def test_how_older_supervisors_wrote_a_stop(folder: Path) -> None:
+    """A fault of the supervisor itself had no class."""
+    for kind, read in (
+        (OutcomeClass.LOST, (EndReason.STOPPED, OutcomeClass.STOPPED)),
+        (None, (EndReason.SUPERVISOR_ERROR, None)),
+    ):
+        spec.write_exit(folder, replace(RECORD, reason=EndReason.SUPERVISOR_ERROR, kind=kind))
+        record = spec.read_exit(folder)
+        assert record is not None
+        assert (record.reason, record.kind) == read
+
+
 def test_the_supervisor_writes_every_field_and_known_words(attempt: Attempt) -> None:
     """It cannot import the vocabulary, so this keeps the two together."""
     attempt.run("exit 0")
