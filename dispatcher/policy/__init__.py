@@ -14,13 +14,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from dispatcher.policy.apart import SHELL_TOOLS, kind_of, parts
 from dispatcher.policy.guarded import inside, touches
 from dispatcher.policy.rulebook import BUILT_IN, from_plain, read, rules, to_plain
-from dispatcher.policy.shell import QUOTED, UNKNOWN
+from dispatcher.policy.shell import QUOTED, SAFE, UNKNOWN
 from dispatcher.policy.vocabulary import Call, Decision, Do, Part, Rule, Tag
 
 __all__ = [
@@ -33,14 +34,28 @@ _ORDER = (Do.ALLOW, Do.ASK, Do.DENY)
 
 def decide(call: Call, ordered: Sequence[Rule]) -> Decision:
     """The strictest of all parts; of equals the first."""
-    guarded = tuple(path for rule in ordered for path in rule.paths)
-    decisions = [_of_part(part, call, ordered) for part in parts(call, guarded)]
-    return max(decisions, key=lambda found: _ORDER.index(found.do))
+    decisions = [_of_part(part, call, ordered) for part in parts(call)]
+    strictest = max(decisions, key=lambda found: _ORDER.index(found.do))
+    return strictest if strictest.do is not Do.ALLOW or len(decisions) == 1 else _of_all(decisions)
+
+
+def _of_all(decisions: Sequence[Decision]) -> Decision:
+    """An allowed line names all its parts, or how many there are."""
+    first = decisions[0]
+    names = "; ".join(_about(found.part) for found in decisions)
+    if len(names) > 120 or any(found.rule != first.rule for found in decisions):
+        rules = ", ".join(dict.fromkeys(found.rule.name for found in decisions))
+        return replace(first, reason=f"{len(decisions)} parts, each allowed ({rules})")
+    return replace(first, reason=f"{shown(names)} (each {first.rule.name}, {first.rule.source})")
+
+
+def _about(part: Part) -> str:
+    return part.why or " ".join(part.words[:8]) or part.kind
 
 
 def _of_part(part: Part, call: Call, ordered: Sequence[Rule]) -> Decision:
     rule = next(rule for rule in reversed(ordered) if matches(rule, part, call))
-    about = part.why or (" ".join(part.words[:8]) if part.words else call.tool)
+    about = _about(part) if part.words or part.why else call.tool
     return Decision(rule.do, rule, f"{shown(about)} ({rule.name}, {rule.source})", part)
 
 
@@ -97,8 +112,8 @@ def digest(call: Call, *, anywhere: bool = False) -> str:
 
 
 @lru_cache(maxsize=1)
-def _marks() -> Mapping[int, str]:
-    return {ord(UNKNOWN): "…", ord(QUOTED): "…"}
+def _marks() -> Mapping[int, str | None]:
+    return {ord(UNKNOWN): "…", ord(QUOTED): "…", ord(SAFE): None}
 
 
 def shown(text: str) -> str:

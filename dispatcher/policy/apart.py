@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dispatcher.policy import known, shell
 from dispatcher.policy.guarded import relative
-from dispatcher.policy.shell import QUOTED, UNKNOWN
+from dispatcher.policy.known import code, network
 from dispatcher.policy.vocabulary import Call, Part, Tag
 
 SHELL_TOOLS = frozenset({"bash", "shell", "powershell"})
@@ -33,11 +34,11 @@ def kind_of(tool: str) -> str:
     return "mcp"
 
 
-def parts(call: Call, guarded: Sequence[str] = ()) -> list[Part]:
-    """Never empty. `guarded`: paths that some rule names."""
+def parts(call: Call) -> list[Part]:
+    """Never empty."""
     kind = kind_of(call.tool)
     if kind == "shell":
-        return _of_shell(call, bool(guarded))
+        return _of_shell(call)
     if kind == "edit":
         paths, mentions = _edited(call)
         return [_with_settings(Part(kind, writes=paths, mentions=mentions), call.folder)]
@@ -73,17 +74,25 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _of_shell(call: Call, guards: bool) -> list[Part]:
+def _of_shell(call: Call) -> list[Part]:
     text = call.input.get("command")
     if not isinstance(text, str):
         return [_unclear("a shell call without a command")]
     try:
-        commands = shell.read(text)
+        commands = shell.read(text, known.watched)
     except shell.NotUnderstood as error:
         return [_unclear(f"the command cannot be understood: {error}")]
     except RecursionError:
         return [_unclear("the command is nested too deeply")]
-    found = [_with_settings(_of_command(command, guards), call.folder) for command in commands]
+    found = list[Part]()
+    fetched = list[str]()  # names of files that came from elsewhere
+    for command in commands:
+        part = _of_command(command)
+        if code.runs_file(command.words, fetched):
+            tags = part.tags | {Tag.FETCHED}
+            part = replace(part, tags=tags, why=part.why or f"{command.words[0]} runs what was fetched")
+        found.append(_with_settings(part, call.folder, command.folders))
+        fetched += code.fetched_files(command.words, command.writes, command.feeders)
     return found or [Part("shell")]
 
 
@@ -91,21 +100,31 @@ def _unclear(why: str) -> Part:
     return Part("shell", tags=frozenset({Tag.UNCLEAR}), why=why)
 
 
-def _of_command(command: shell.Command, guards: bool) -> Part:
+def _of_command(command: shell.Command) -> Part:
     if command.unclear:
         return _unclear(command.unclear)
     tags, why = known.judge(command)
-    writes = command.writes
-    dark = [path for path in writes if UNKNOWN in path or QUOTED in path]
-    if guards and dark:
+    devices = [path for path in command.writes if path.startswith(("/dev/tcp/", "/dev/udp/"))]
+    writes = tuple(path for path in command.writes if path not in devices)
+    for device in devices:
+        more, said = network.device(device)
+        tags, why = (*tags, *more), why or said
+    if any(map(known.dark, (*writes, *known.targets(_own(command))))):
         tags, why = (*tags, "unclear"), why or "where the output goes cannot be told"
     mentions = () if known.only_reads(command.words) else (*command.words[1:], *command.mentions)
     return Part("shell", command.words, writes, mentions, frozenset(Tag(tag) for tag in tags), why)
 
 
-def _with_settings(part: Part, folder: str) -> Part:
+def _own(command: shell.Command) -> Sequence[str]:
+    """Its words without what xargs adds at the end."""
+    return command.words[:-1] if command.reads_pipe and command.words[-1:] == (shell.UNKNOWN,) else command.words
+
+
+def _with_settings(part: Part, folder: str, places: Sequence[str] = ("",)) -> Part:
+    """`places`: where it may run, seen from the folder."""
     paths = (*part.writes, *known.written(part.words))
-    found = next((path for path in paths if known.is_settings(relative(path, folder))), None)
+    known_places = ((path, posixpath.join(place, path)) for path in paths for place in places)
+    found = next((path for path, whole in known_places if known.is_settings(relative(whole, folder))), None)
     if found is None:
         return part
     return replace(part, tags=part.tags | {Tag.SETTINGS}, why=part.why or f"{found} makes something run later")

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from dispatcher.policy import shell
-from dispatcher.policy.known import code, files, git, network, verbs
-from dispatcher.policy.known.files_changed import is_settings, only_reads, written
+from dispatcher.policy.known import code, files, git, network, variables, verbs
+from dispatcher.policy.known.files_changed import dark, is_settings, only_reads, targets, written
 from dispatcher.policy.known.judged import FINE, Judged
 from dispatcher.policy.shell import Command
 
-__all__ = ["is_settings", "judge", "only_reads", "written"]
+__all__ = ["dark", "is_settings", "judge", "only_reads", "targets", "watched", "written"]
+
+watched = variables.watched
 
 
 def judge(command: Command) -> Judged:
@@ -24,7 +26,15 @@ def judge(command: Command) -> Judged:
     if not command.words:
         return FINE
     name, rest = command.words[0], command.words[1:]
+    if name == shell.VARIABLE:
+        return variables.variable(*rest)
+    if name in variables.OPTIONS and (found := variables.option(name, rest)) != FINE:
+        return found
     if (found := code.runs_input(name, rest, command)) != FINE:
+        return found
+    if name in files.DATABASES and (found := files.database(name, rest, command)) != FINE:
+        return found
+    if name in code.FETCHING and (found := code.address(name, rest)) != FINE:
         return found
     special = _SPECIAL.get(name)
     if special is not None:
@@ -45,7 +55,7 @@ def judge(command: Command) -> Judged:
 
 def _inner(text: str) -> Judged | None:
     try:
-        found = [judge(command) for command in shell.read(text)]
+        found = [judge(command) for command in shell.read(text, watched)]
     except (shell.NotUnderstood, RecursionError):
         return None
     return next((one for one in found if one != FINE), FINE)
@@ -67,6 +77,9 @@ def _python(rest: Sequence[str], command: Command) -> Judged:
 _SPECIAL: Mapping[str, Callable[[Sequence[str], Command], Judged]] = {
     "git": _git, "rm": files.rm, "find": files.find, "fd": files.find, "fdfind": files.find, "dd": files.dd,
     "rsync": network.rsync, "scp": network.scp, "curl": network.curl, "wget": network.wget,
+    **dict.fromkeys(("http", "https", "xh", "xhs", "httpie", "curlie"), network.httpie),
+    **dict.fromkeys(("chmod", "chown", "chgrp"), files.modes), "kill": files.kill,
+    **dict.fromkeys(("docker", "podman"), network.container),
     "dispatcher": verbs.dispatcher,
     **dict.fromkeys(("python", "python2", "python3", "python3.11", "python3.12", "python3.13"), _python),
 }  # fmt: skip

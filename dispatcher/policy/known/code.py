@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dispatcher.policy.known.judged import FINE, Judged
-from dispatcher.policy.shell import QUOTED, SHELLS, UNKNOWN, Command
+from dispatcher.policy.shell import ADDRESS, QUOTED, SHELLS, UNKNOWN, Command
 
 _FETCHERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "https", "httpie", "lynx", "links", "w3m", "nc", "ncat",
                        "socat", "ssh", "ftp", "scp", "gh", "gsutil", "aws"})  # fmt: skip
@@ -34,6 +34,61 @@ def runs_input(name: str, rest: Sequence[str], command: Command) -> Judged:
         if any(QUOTED in word or UNKNOWN in word for word in rest[:1]):
             return ("unclear",), f"what {name} runs cannot be told"
     return FINE
+
+
+_ADDRESS = re.compile(r"(?:npm:|git\+)?https?://|git\+\w+:|git@|github:|gist:|gitlab:")
+FETCHING: Mapping[str, tuple[str, ...]] = {  # program -> verbs that run a package or a file; an empty one: no verb
+    "deno": ("run", "eval", "test", "x"), "npx": ("",), "bunx": ("",), "pnpx": ("",), "uvx": ("",), "bun": ("run", "x"),
+    "pipx": ("run",), "npm": ("exec", "x", "create", "init"), "pnpm": ("dlx", "create"), "yarn": ("dlx", "create"),
+    "uv": ("run", "tool"), "nix": ("run", "shell", "develop"), "node": ("",), "tsx": ("",),
+}  # fmt: skip
+
+
+def address(name: str, rest: Sequence[str]) -> Judged:
+    """A program that runs what stands at an address."""
+    verbs = FETCHING[name]
+    started = "" in verbs or any(word in verbs for word in rest[:2])
+    asked = rest if name in ("npx", "uvx") else rest[:4]
+    found = any(_ADDRESS.match(word) for word in asked) or (name == "npx" and any(map(ADDRESS.match, rest[:1])))
+    return (("fetched",), f"{name} runs what it fetches from an address") if started and found else FINE
+
+
+def fetched_files(words: Sequence[str], writes: Sequence[str], feeders: Sequence[Sequence[str]]) -> list[str]:
+    """Names of files that get what this command has fetched."""
+    if not words or (words[0] not in _FETCHERS and not any(one and one[0] in _FETCHERS for one in feeders)):
+        return []
+    found = list(writes)
+    if words[0] == "tee":
+        found += words[1:]
+    elif words[0] in ("curl", "wget", "aria2c"):
+        found += _saved(words)
+    return [name for name in (path.rstrip("/").rpartition("/")[2] for path in found) if name and name != "null"]
+
+
+def _saved(words: Sequence[str]) -> list[str]:
+    given = {"curl": ("o", "--output"), "wget": ("O", "--output-document"), "aria2c": ("o", "--out")}[words[0]]
+    named = list[str]()
+    for place, word in enumerate(words):
+        if word == given[1] or re.fullmatch(rf"-[a-zA-Z]*{given[0]}", word):
+            named += words[place + 1 : place + 2]
+        elif word.startswith(f"{given[1]}=") or re.match(rf"-{given[0]}.", word):
+            named.append(word.partition("=")[2] or word[2:])
+    remote = words[0] != "curl" or any(re.match(r"--remote-name|-[a-zA-Z]*O", word) for word in words)
+    if remote and not named:
+        named = [re.split(r"[?#]", word)[0] for word in words[1:] if not word.startswith("-") and "/" in word]
+    return named
+
+
+def runs_file(words: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether it starts one of these files: itself, or with a shell or an interpreter."""
+    if not words or not names:
+        return False
+    name = plain_name(words[0])
+    if words[0] in names:
+        return True
+    if name not in SHELLS and name not in (".", "source", "deno", "bun", "tsx", "ts-node") and name not in CODE:
+        return False
+    return any(word.rpartition("/")[2] in names for word in words[1:4] if not word.startswith("-"))
 
 
 def _awk(name: str) -> bool:

@@ -57,3 +57,40 @@ def dd(rest: Sequence[str], _: Command) -> Judged:
     targets = [word[3:] for word in rest if word.startswith("of=")]
     disks = any(t.startswith("/dev/") and t not in ("/dev/null", "/dev/stdout") or UNKNOWN in t for t in targets)
     return (("destroys",), "dd writes over a device") if disks else FINE
+
+
+_SYSTEM = re.compile(
+    r"/[^/]*/?$|/(etc|usr|bin|sbin|lib\w*|boot|dev|proc|sys|var)/|/(home|root|Users)/[^/]*/?$|~/?$|(\.\./?)+$"
+)
+
+
+def modes(rest: Sequence[str], command: Command) -> Judged:
+    """chmod, chown, chgrp on a whole tree that is not the task's own."""
+    deep = any(word == "--recursive" or re.match(r"-[a-zA-Z]*R", word) for word in rest)
+    if deep and any(_SYSTEM.match(word) or word[:1] in (UNKNOWN, QUOTED) for word in rest[1:]):
+        return ("destroys",), "it changes the rights of a whole system"
+    return FINE
+
+
+def kill(rest: Sequence[str], _: Command) -> Judged:
+    """Process 1, and `-1`: every process."""
+    operands = [word for word in rest[1:] if word != "--"] if rest[:1] and rest[0].startswith("-") else list(rest)
+    everything = any(word in ("1", "-1") for word in operands) and rest[:1] not in (["-0"], ("-0",))
+    return (("destroys",), "kill ends every process") if everything else FINE
+
+
+DATABASES = frozenset({"psql", "mysql", "mariadb", "mongosh", "mongo", "redis-cli", "mysqladmin", "cqlsh", "sqlcmd",
+                       "clickhouse-client", "cockroach", "valkey-cli"})  # fmt: skip
+_DROPS = re.compile(
+    r"(?i)\b(drop\s+(table|database|schema|role|user|view|index|collection|keyspace|owned)|truncate\s+\w|dropDatabase"
+    r"|delete\s+from\s+[\w.\"`]+\s*(;|$)|flushall|flushdb|deleteMany\(\s*\{\s*\}|\.drop\(\))"
+)
+_ESCAPES = re.compile(r"\\!|(^|;|\n)\s*system\s|\b(to|from)\s+program\b", re.IGNORECASE)
+
+
+def database(name: str, rest: Sequence[str], command: Command) -> Judged:
+    """What a client of a database is told by its words, a text or a pipe."""
+    said = "\n".join((*rest, *command.mentions, *(" ".join(words[1:]) for words in command.feeders)))
+    if _DROPS.search(said) or (name == "mysqladmin" and "drop" in rest):
+        return ("destroys",), f"{name} deletes data"
+    return (("unclear",), f"{name} starts a program") if _ESCAPES.search(said) else FINE

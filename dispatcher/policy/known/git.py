@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dispatcher.policy.known.judged import FINE, Judged, has_any, has_flag
+from dispatcher.policy.known.variables import HARMLESS
 from dispatcher.policy.shell import QUOTED, UNKNOWN
 
 Inner = Callable[[str], Judged | None]  # judges a text that git gives to a shell; None: it cannot be understood
@@ -38,7 +39,7 @@ def git(rest: Sequence[str], inner: Inner) -> Judged:
         if word[:1] in (UNKNOWN, QUOTED):
             return ("unclear",), "which git command it is cannot be told"
         given = rest[at + 1] if word == "-c" and at + 1 < len(rest) else ""
-        if re.match(r"(?i)alias\.|core\.(sshcommand|fsmonitor|hookspath|editor|pager)|protocol\.ext", given):
+        if _starts_later(given):
             return ("unclear",), f"git with its own {given.partition('=')[0]}"
         if word.startswith("--config-env") or word.startswith("--exec-path="):
             return ("unclear",), f"git with {word.partition('=')[0]}"
@@ -70,19 +71,59 @@ def _command(sub: str, args: Sequence[str], inner: Inner) -> Judged:
     return _setting(args, plain) if sub == "config" else _runs(sub, args, inner)
 
 
-_RUN_LATER = re.compile(r"(?i)alias\.|core\.(sshcommand|fsmonitor|hookspath|pager|editor)|.*\.(cmd|helper)$")
+_RUN_LATER = re.compile(
+    r"(?i)alias\.|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy|alternaterefscommand)|pager\."
+    r"|diff\.external|diff\..*\.(command|textconv)|merge\..*\.driver|filter\..*\.(clean|smudge|process)|sequence\.editor"
+    r"|gpg\.(.*\.)?program|interactive\.difffilter|uploadpack\.packobjectshook|remote\..*\.(uploadpack|receivepack|vcs)"
+    r"|include(if\..*)?\.path|init\.templatedir|protocol\.ext|submodule\..*\.update|trailer\..*\.(cmd|command)"
+    r"|gpg\.ssh\.defaultkeycommand|.*\.(cmd|helper|path)$|credential\.helper|url\..*insteadof"
+)
+"""Settings that name a program."""
+_NO_PROGRAM = frozenset({*HARMLESS, "store", "cache", "manager", "osxkeychain", "checkout", "merge", "rebase", "none"})
+_OPTIONS: Mapping[str, tuple[str, ...]] = {  # options that name a program, or folders of programs
+    **dict.fromkeys(("fetch", "pull", "ls-remote", "fetch-pack"), ("--upload-pack", "--exec")),
+    "clone": ("--upload-pack", "-u", "--template"), "init": ("--template",), "archive": ("--remote", "--exec"),
+    "grep": ("-O", "--open-files-in-pager"), "difftool": ("-x", "--extcmd"), "help": ("-w", "--web"),
+}  # fmt: skip
+
+
+def _starts_later(setting: str) -> bool:
+    name, _, value = setting.partition("=")
+    return _RUN_LATER.match(name) is not None and value not in _NO_PROGRAM
+
+
+def _option(sub: str, args: Sequence[str]) -> str:
+    """The option of this command that names a program."""
+    for place, word in enumerate(args):
+        if word == "--":
+            break
+        for option in _OPTIONS.get(sub, ()):
+            long = option.startswith("--")
+            if word == option or (word.startswith(f"{option}=") if long else word.startswith(option)):
+                value = word[len(option) :].lstrip("=") or ("" if "=" in word else "".join(args[place + 1 : place + 2]))
+                if value not in HARMLESS or (not value and "=" not in word):
+                    return option
+        if sub == "clone" and word in ("-c", "--config") and _starts_later("".join(args[place + 1 : place + 2])):
+            return word
+        if sub == "clone" and word.startswith("--config=") and _starts_later(word[9:]):
+            return "--config"
+    return ""
+
+
 _GETS = ("--get", "--get-all", "--get-regexp", "--list", "-l", "--unset")
 
 
 def _setting(args: Sequence[str], plain: Sequence[str]) -> Judged:
     names = [word for word in plain if "." in word]
-    if not any(map(_RUN_LATER.match, names)) or has_any(args, _GETS) or len(plain) < 2:
+    if not any(map(_RUN_LATER.match, names)) or has_any(args, _GETS) or len(plain) < 2 or plain[-1] in _NO_PROGRAM:
         return FINE
     return ("unclear",), f"git config {names[0]} runs something later"
 
 
 def _runs(sub: str, args: Sequence[str], inner: Inner) -> Judged:
     """git commands that take a command for a shell."""
+    if option := _option(sub, args):
+        return ("unclear",), f"git {sub} {option} names a program or another host"
     opened = {"rebase": ("-x", "--exec"), "submodule": ("foreach",), "bisect": ("run",), "for-each-repo": ()}
     if sub in opened and any(word in opened[sub] or word.startswith("--exec=") for word in args):
         place = next(n for n, word in enumerate(args) if word in opened[sub] or word.startswith("--exec="))

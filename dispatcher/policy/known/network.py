@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dispatcher.policy.known.judged import FINE, Judged
+from dispatcher.policy.known.verbs import verb
 from dispatcher.policy.shell import QUOTED, UNKNOWN, Command
 
 _LOCAL = re.compile(r"^(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)([:/?]|$)")
@@ -56,3 +57,38 @@ def scp(rest: Sequence[str], _: Command) -> Judged:
 
 def _remote(word: str) -> bool:
     return bool(re.match(r"[^/\s-][^/\s]*:|rsync://", word)) or word[:1] in (UNKNOWN, QUOTED)
+
+
+def httpie(rest: Sequence[str], _: Command) -> Judged:
+    """`http GET address` fetches; another method, fields or a file send."""
+    plain = [word for word in rest if not word.startswith("-")]
+    if any(_LOCAL.match(word) or re.match(r":(\d|/)", word) for word in plain[:2]):
+        return FINE
+    method = plain[:1] and re.fullmatch(r"(?i)post|put|patch|delete", plain[0])
+    fields = any(re.match(r"[\w.\[\]-]+(:=@?|=@?|@)", word) for word in plain[1:])
+    if method or fields or any(word in ("-f", "--form", "--multipart") or word.startswith("--raw") for word in rest):
+        return ("leaves",), "http sends something"
+    return (("unclear",), "what http does cannot be told") if any(word[:1] == UNKNOWN for word in rest) else FINE
+
+
+def device(path: str) -> Judged:
+    """`/dev/tcp/HOST/PORT`, which the shell itself opens."""
+    own = re.match(r"/dev/\w+/(localhost|127\.[\d.]+|::1|0)(/|$)", path)
+    return FINE if own else (("leaves",), f"{path} talks to another host")
+
+
+_MOUNT = re.compile(
+    r"(?:type=bind,)?(?:src=|source=)?(/[^/:,]*/?|/(?:etc|usr|var|root|home)/?[^/:,]*|.*/docker\.sock|~/?)[:,]"
+)
+
+
+def container(rest: Sequence[str], _: Command) -> Judged:
+    """docker, podman: what they publish or delete, and the machine given to a container."""
+    for place, word in enumerate(rest):
+        apart = word in ("-v", "--volume", "--mount")
+        given = "".join(rest[place + 1 : place + 2]) if apart else re.sub(r"^(-v|--\w+=)", "", word)
+        if re.match(r"-v|--volume|--mount", word) and (_MOUNT.match(given) or given[:1] == UNKNOWN):
+            return ("destroys",), "a container is given folders of the machine"
+        if word in ("--privileged", "--pid=host"):
+            return ("destroys",), f"a container with {word}"
+    return verb("docker", rest)

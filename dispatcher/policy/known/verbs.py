@@ -53,6 +53,7 @@ VERBS: Mapping[str, tuple[frozenset[str] | None, frozenset[str]]] = {
         ("luarocks", None, "upload"), ("conda", None, "upload"), ("anaconda", None, "upload"), ("vsce", None, "publish"),
         ("hg", None, "push email"), ("svn", None, "commit ci import delete copy move lock propset"), ("jj", None, "push"),
         ("bzr", None, "push"), ("fossil", None, "push sync"), ("sl", None, "push"), ("gt", None, "submit push"),
+        ("openssl", None, "s_client s_time"),
         ("systemctl", "status show list-units list-unit-files is-active is-enabled cat", ""),
         ("crontab", "-l", ""), ("at", "-l", ""),
         ("zfs", "list get", ""), ("zpool", "list status get", ""), ("lvremove", "", ""), ("vgremove", "", ""),

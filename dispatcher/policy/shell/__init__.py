@@ -13,12 +13,13 @@ A text goes through three steps: `words` cuts it into words and operators, `gram
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from dispatcher.policy.shell import grammar, words
-from dispatcher.policy.shell.shapes import QUOTED, UNKNOWN, Command, NotUnderstood, State
-from dispatcher.policy.shell.wrappers import SHELLS
+from dispatcher.policy.shell.shapes import QUOTED, SAFE, UNKNOWN, VARIABLE, Command, NotUnderstood, State
+from dispatcher.policy.shell.wrappers import ADDRESS, SHELLS
 
-__all__ = ["QUOTED", "SHELLS", "UNKNOWN", "Command", "NotUnderstood", "read"]
+__all__ = ["ADDRESS", "QUOTED", "SAFE", "SHELLS", "UNKNOWN", "VARIABLE", "Command", "NotUnderstood", "read"]
 
 _DEEPEST = 12
 _LONGEST = 200_000
@@ -26,14 +27,23 @@ _DEFINES = re.compile(r"([\w.-]+)\s*\(\s*\)|\bfunction\s+([\w.-]+)")
 _FORWARDS = re.compile(r"(?:^|[;&|{(!\n]|\b(?:then|do|else|elif|if|while|until|exec|command|time|env))\s*\"?\$\{?[@*]")
 
 
-def read(text: str) -> list[Command]:
-    """Every simple command in it, also those of substitutions and nested shells. Raises NotUnderstood."""
-    state = State(_script)
+def read(text: str, watched: Callable[[str], bool] = lambda _: False) -> list[Command]:
+    """Every simple command in it, also those of substitutions and nested shells. Raises NotUnderstood.
+
+    `watched`: names of variables; setting one of them counts as a command of its own.
+    """
+    first = _read(text, State(_script, watched=watched))
+    if not first.variables:
+        return first.found
+    return _read(text, State(_script, first.variables, watched=watched)).found  # all words are cut before one is set
+
+
+def _read(text: str, state: State) -> State:
     if _FORWARDS.search(text):  # substitutions are read before the functions that they call
         state.functions = {name for match in _DEFINES.finditer(text) for name in match.groups() if name}
         state.forwards = bool(state.functions)
     state.run(text)
-    return state.found
+    return state
 
 
 def _script(text: str, state: State) -> None:

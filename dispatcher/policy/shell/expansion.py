@@ -31,6 +31,15 @@ def echoed(inner: str) -> str | None:
     return match[1] if match else None
 
 
+_NEW_FILE = r"mktemp(\s+(-[dqut]+|--directory|--suffix=[\w.]+|(/tmp/)?[\w-]{0,40}\.?X{3,20}[\w.]{0,20}))*"
+_NUMBERS = r"date(\s+(-u|['\"]?\+[\w%:. -]+['\"]?))*|git\s+rev-parse(\s+--short)?\s+HEAD|nproc|id\s+-u"
+
+
+def names_nothing(inner: str) -> bool:
+    """`$(mktemp)` and `$(date +%s)`: a new file, or digits; never the path of a file that was there."""
+    return re.fullmatch(rf"\s*({_NEW_FILE}|{_NUMBERS})\s*", inner) is not None
+
+
 def closing(text: str, start: int, opening: str = "(", closing: str = ")") -> int:
     """The place of the bracket that closes the one at `start`; quotes are skipped."""
     depth, at = 0, start

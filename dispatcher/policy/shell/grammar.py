@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from dispatcher.policy.shell.shapes import ASSIGNMENT, QUOTED, UNKNOWN, Command, NotUnderstood, State, Token
+from dispatcher.policy.shell.shapes import (
+    ASSIGNMENT,
+    QUOTED,
+    SAFE,
+    UNKNOWN,
+    Command,
+    NotUnderstood,
+    State,
+    Token,
+    plain_path,
+)
 from dispatcher.policy.shell.wrappers import unwrap
 
 _INSIDE = frozenset({"then", "elif", "else", "do", "!", "time", "coproc"})
@@ -93,13 +103,13 @@ class _Parser:
 
     def _group(self) -> None:
         begin = len(self.state.found)
-        variables = dict(self.state.variables)
+        variables, folders = dict(self.state.variables), self.state.folders
         self._list()
         token = self._peek()
         if token is None or token.text != ")":
             raise NotUnderstood("a bracket has no end")
         self.at += 1
-        self.state.variables = variables
+        self.state.variables, self.state.folders = variables, folders
         self._after_group(begin)
 
     def _after_group(self, begin: int) -> None:
@@ -138,7 +148,9 @@ class _Parser:
         target = self._target()
         if token.text == "<<<":
             return target
-        if token.text in (">", ">>", ">|", "<>") or (token.text == ">&" and not re.fullmatch(r"\d+-?|-", target)):
+        device = target.startswith(("/dev/tcp/", "/dev/udp/"))  # opening it sends, also for reading
+        file = token.text == ">&" and not re.fullmatch(r"\d+-?|-", target)
+        if device or file or token.text in (">", ">>", ">|", "<>"):
             writes.append(target)
         return text
 
@@ -209,8 +221,9 @@ class _Parser:
             while (token := self._peek()) is not None and token.kind == "word":
                 values.append(token.text)
                 self.at += 1
-        known = values[0] if len(values) == 1 else None
-        self.state.set(name, known if known is not None and not re.search(r"[*?\[]", known) else UNKNOWN)
+        one = len(values) == 1 and not re.search(r"[*?\[]", values[0])
+        several = QUOTED + SAFE if values and all(map(plain_path, values)) else UNKNOWN
+        self.state.set(name, values[0] if one else several)
 
     def _case(self) -> None:
         """`case WORD in PATTERN) list ;; ... esac`: the patterns are skipped."""
@@ -265,7 +278,9 @@ class _Parser:
                 text = self._redirection(token, writes, text)
         plain = self._assignments(words)
         mentions = () if text is None else (text,)
-        shared = Command((), tuple(writes), mentions, stdin_text=text, moved=self.state.moved)
+        shared = Command(
+            (), tuple(writes), mentions, stdin_text=text, moved=self.state.moved, folders=self.state.folders
+        )
         self._start(plain, shared)
 
     def _assignments(self, words: list[Token]) -> list[Token]:

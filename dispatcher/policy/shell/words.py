@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from dispatcher.policy.shell.expansion import after_arithmetic, ansi, braces, closing, echoed
-from dispatcher.policy.shell.shapes import ASSIGNMENT, QUOTED, SPLIT, UNKNOWN, NotUnderstood, State, Token, Word
+from dispatcher.policy.shell.expansion import after_arithmetic, ansi, braces, closing, echoed, names_nothing
+from dispatcher.policy.shell.shapes import ASSIGNMENT, QUOTED, SAFE, SPLIT, UNKNOWN, NotUnderstood, State, Token, Word
 
 _OPERATORS = ("&&", "||", ";;&", ";;", ";&", "|&", "|", "&", ";", "(", ")", "\n")
 _REDIRECTIONS = ("<<<", "<<-", "<<", "<>", "<&", ">>", ">|", ">&", "<", ">")
+
+_MACHINE = {
+    **dict.fromkeys(("TMPDIR", "TMP", "TEMP", "$", "!", "?", "#", "RANDOM", "SECONDS", "UID", "PPID"), QUOTED + SAFE),
+    "HOME": "~", "PWD": ".",
+}  # fmt: skip
+_MOVES = r"\b(cd|pushd|popd|chdir)\b"
 
 
 def cut(text: str, state: State) -> list[Token]:
@@ -18,13 +24,14 @@ def cut(text: str, state: State) -> list[Token]:
 
 class _Lexer:
     def __init__(self, text: str, state: State) -> None:
-        if "\x00" in text or "\x01" in text:
+        if any(mark in text for mark in (UNKNOWN, QUOTED, SPLIT, SAFE)):
             raise NotUnderstood("it holds control characters")
         self.text = text.replace("\\\r\n", "").replace("\\\n", "")
         self.at = 0
         self.state = state
         self.waiting: list[tuple[str, bool, bool, int]] = []  # here-documents: delimiter, literal, strip tabs, token
         self.made: list[Token] = []
+        self.places: dict[str, int] = {}  # where a pattern stands first
 
     def tokens(self) -> list[Token]:
         while self.at < len(self.text):
@@ -196,7 +203,7 @@ class _Lexer:
             if "$(" in text[at + 3 : after] or "`" in text[at + 3 : after]:
                 raise NotUnderstood("a command inside arithmetic")
             self.at = after
-            word.text += QUOTED
+            word.text += QUOTED + SAFE
         elif text.startswith("$(", at):
             self._substitution(at + 2, word, quoted=quoted)
         elif text.startswith("${", at):
@@ -210,7 +217,7 @@ class _Lexer:
 
     def _backquoted(self, word: Word, quoted: bool) -> None:
         end = self._end_of("`", self.at + 1, "a backquote")
-        self.state.run(re.sub(r"\\([`\\$])", r"\1", self.text[self.at + 1 : end]))
+        self._inner(re.sub(r"\\([`\\$])", r"\1", self.text[self.at + 1 : end]))
         self.at = end + 1
         word.text += QUOTED if quoted else UNKNOWN
 
@@ -227,10 +234,12 @@ class _Lexer:
         end = closing(self.text, start - 1)
         inner = self.text[start:end]
         self.at = end + 1
-        self.state.run(inner)
+        self._inner(inner)
         said = None if file else echoed(inner)
         if said is not None:
             word.text += said if quoted else said.replace(" ", SPLIT)
+        elif names_nothing(inner):
+            word.text += QUOTED + SAFE
         else:
             word.text += QUOTED if quoted else UNKNOWN
 
@@ -240,10 +249,13 @@ class _Lexer:
         self.at = end + 1
         if "$(" in inner or "`" in inner:
             for match in re.finditer(r"\$\(", inner):
-                self.state.run(inner[match.end() : closing(inner, match.end() - 1)])
+                self._inner(inner[match.end() : closing(inner, match.end() - 1)])
             if "`" in inner:
                 raise NotUnderstood("a backquote inside a parameter")
-        known = self.state.variables.get(inner) if re.fullmatch(r"\w+", inner) else None
+        named = re.match(r"(\w+)($|%|:?-/tmp/?$)", inner)
+        known = self._known(named[1]) if named else None
+        if named and named[2] and known != QUOTED + SAFE:
+            known = None
         self._value(word, known, quoted)
 
     def _variable(self, word: Word, quoted: bool) -> None:
@@ -257,13 +269,36 @@ class _Lexer:
             name = name[0]
         self.at += 1 + len(name)
         word.arguments = word.arguments or name in ("@", "*")
-        self._value(word, self.state.variables.get(name), quoted)
+        self._value(word, self._known(name), quoted)
+
+    def _known(self, name: str) -> str | None:
+        """What the text has set before this place, or what the machine sets to a path that is harmless to write to."""
+        known = self.state.variables.get(name)
+        if known is None:
+            return _MACHINE.get(name)
+        return known if self.state.depth > 1 or self._first(rf"\b{re.escape(name)}(\+?=|\s+in\b)") < self.at else None
+
+    def _first(self, pattern: str) -> int:
+        """Where it stands first."""
+        if pattern not in self.places:
+            match = re.search(pattern, self.text)
+            self.places[pattern] = match.start() if match else len(self.text)
+        return self.places[pattern]
+
+    def _inner(self, text: str) -> None:
+        """A substitution runs in a shell of its own, before the commands around it are known."""
+        folders = self.state.folders
+        if self._first(_MOVES) < self.at:
+            self.state.folders = (*folders, UNKNOWN)
+        self.state.run(text)
+        self.state.folders = folders
 
     def _value(self, word: Word, known: str | None, quoted: bool) -> None:
         if known is None:
             word.text += QUOTED if quoted else UNKNOWN
         else:
-            word.text += known if quoted else known.replace(" ", SPLIT)
+            word.wild = word.wild or (not quoted and any(sign in known for sign in "*?["))
+            word.text += known.replace(UNKNOWN, QUOTED) if quoted else known.replace(" ", SPLIT)
 
     def _ansi(self, word: Word) -> None:
         end = self._end_of("'", self.at + 2, "a quote")

@@ -31,6 +31,7 @@ _WRAPPERS: dict[str, tuple[str, ...]] = {
     "npx": ("-p", "--package"), "bundle": (), "rtk": (), "direnv": (),
 }  # fmt: skip
 _SKIPS = {"timeout": 1, "chroot": 1, "flock": 1, "faketime": 1, "gosu": 1, "su-exec": 1, "taskset": 1, "setarch": 1}
+ADDRESS = re.compile(r"[\w+.-]+:|[\w-][\w.-]*/[\w.-]")  # of a package, in the place of its name
 _RUNNERS = {"poetry": "run", "pipenv": "run", "uv": "run", "bundle": "exec", "direnv": "exec"}
 _FINDERS = ("find", "fd", "fdfind")
 _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
@@ -70,6 +71,7 @@ def _add(name: str, rest: list[str], state: State, shared: Command, *, unclear: 
 def _remember(name: str, rest: list[str], state: State) -> None:
     if name in ("cd", "pushd", "popd", "chdir"):
         state.moved = state.moved or not rest or _leads_out(rest[-1])
+        state.enter(next((word for word in rest if not word.startswith(("-", "+"))), "~" if name == "cd" else "."))
     elif name in ("export", "declare", "typeset", "local", "readonly"):
         for word in rest:
             if match := ASSIGNMENT.match(word):
@@ -164,13 +166,14 @@ def _wrapper(name: str, rest: list[str], state: State, shared: Command) -> None:
     if verb is not None and rest[:1] != [verb]:
         _add(name, rest, state, shared)
         return
-    at, split = _past_options(name, rest, 0 if verb is None else 1)
+    at, split = _past_options(name, rest, 0 if verb is None else 1, state)
     inner = rest[at + _SKIPS.get(name, 0) :]
+    shared = replace(shared, folders=state.folders)
     if split is not None:
         state.nested(split, "env -S")
     elif name == "npx" and "-c" in rest:
         state.nested(_after(rest, ("-c",)), "npx -c")
-    elif not inner:
+    elif not inner or (name == "npx" and any(map(ADDRESS.match, rest[: at + 1]))):
         _add(name, rest, state, shared)
     elif name == "xargs":
         unwrap([*inner, UNKNOWN], state, replace(shared, reads_pipe=True))
@@ -180,7 +183,7 @@ def _wrapper(name: str, rest: list[str], state: State, shared: Command) -> None:
         unwrap(inner, state, shared)
 
 
-def _past_options(name: str, rest: list[str], at: int) -> tuple[int, str | None]:
+def _past_options(name: str, rest: list[str], at: int, state: State) -> tuple[int, str | None]:
     """Where the program stands; for `env -S TEXT` the command that env makes of it."""
     while at < len(rest):
         word = rest[at]
@@ -188,9 +191,12 @@ def _past_options(name: str, rest: list[str], at: int) -> tuple[int, str | None]
             return at + 1, None
         if name == "env" and (word.startswith(("-S", "--split-string=")) or word == "--split-string"):
             return at, _split_string(rest[at:])
+        if name == "env" and (match := re.match(r"(?:-C|--chdir=)(.+)|(?:-C|--chdir)$", word)):
+            state.enter(match[1] or "".join(rest[at + 1 : at + 2]))
         if word.startswith("-") and word != "-":
             at += 2 if word in _WRAPPERS[name] else 1
-        elif name in ("env", "sudo", "doas") and ASSIGNMENT.match(word):
+        elif name in ("env", "sudo", "doas") and (match := ASSIGNMENT.match(word)):
+            state.assigned(match[1], word[match.end() :])
             at += 1
         else:
             break
