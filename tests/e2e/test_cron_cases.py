@@ -113,7 +113,7 @@ def test_126_status_tells_of_the_last_tick_of_successes_and_of_what_is_parked(wo
     found = json.loads(world.run("status", "--json", check=True).stdout)
     assert found["last_run"]["at"] <= last["started_at"]
     success = {row["candidate"]: row["at"] for row in found["last_success"]}
-    assert (success["second"], success.get("first")) == (last["started_at"], None)
+    assert (success["second"], success.get("first")) == (last["ended_at"], None)
     [hold] = found["holds"]
     assert (hold["key"], hold["until"] > last["ended_at"]) == ("test/scripted/s1", True)
     assert hold["reason"]

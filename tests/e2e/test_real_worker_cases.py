@@ -234,8 +234,8 @@ def test_a_killed_run_and_one_that_resumed_it_are_each_counted_once(world: World
     def use(step: dict[str, Any], tokens: int, output: int) -> dict[str, Any]:
         return {**step, "usage": {"input": tokens, "output": output}}
 
-    finish = {"when": "Prompt: finish", "steps": [use(COMMIT, 2000, 70), use(nap(2), 2100, 80)]}
-    world.script(0, [finish, use(EDIT, 1000, 50), use(nap(1), 1100, 60)])
+    on = {"when": "Prompt: continue", "steps": [use(COMMIT, 2000, 70), use(nap(2), 2100, 80)]}
+    world.script(0, [on, use(EDIT, 1000, 50), use(nap(1), 1100, 60)])
     task = world.add(world.brief("killed", "Make value.txt hold 2."))
     for number in (1, 2):
         run = world.start("run")
@@ -247,7 +247,7 @@ def test_a_killed_run_and_one_that_resumed_it_are_each_counted_once(world: World
         world.run("resume", str(task), check=True)
 
     first, second = world.attempts(task)
-    assert (first["prompt"], second["prompt"]) == ("first", "finish"), world.story(task)
+    assert (first["prompt"], second["prompt"]) == ("first", "continue"), world.story(task)
     assert first["session_id"] == second["session_id"] is not None
     used = [(a["tokens_input"], a["tokens_output"]) for a in (first, second)]
     if world.harness == "claude":

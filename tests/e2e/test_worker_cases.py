@@ -162,13 +162,13 @@ def test_81_the_version_that_ran_is_logged_with_each_attempt(world: World) -> No
 
 @pytest.mark.parametrize("copy", ["kept", "elsewhere"])
 def test_82_and_83_a_session_is_resumed_by_its_id_in_its_own_folder_or_not_at_all(world: World, copy: str) -> None:
-    """A finish prompt in another folder hangs or finds nothing. The copy is deleted while the task is paused, and by
+    """A continue prompt in another folder hangs or finds nothing. The copy is deleted while the task is paused, and by
     then the repository says that its tasks work in place."""
     reached = world.root / "reached"
-    finish = [WRITE, COMMIT, DONE] if copy == "elsewhere" else [COMMIT, DONE]
+    on = [WRITE, COMMIT, DONE] if copy == "elsewhere" else [COMMIT, DONE]
     rules = (
-        {"prompt": "Prompt: finish", "steps": finish},
-        {"steps": [WRITE, {"shell": f"touch {reached}; sleep 4327"}]},
+        {"prompt": "Prompt: continue", "steps": on},
+        {"steps": [WRITE, {"shell": f"touch {reached}; sleep 4329"}]},
     )
     task = world.add(world.brief("moved", script(*rules)))
     run = world.start("run")
@@ -184,7 +184,7 @@ def test_82_and_83_a_session_is_resumed_by_its_id_in_its_own_folder_or_not_at_al
     world.run("run")
 
     first, second = world.attempts(task)
-    assert second["prompt"] == "finish", world.story(task)
+    assert second["prompt"] == "continue", world.story(task)
     assert world.task(task)["status"] == "needs_review", world.story(task)
     before, after = given(first), given(second)
     if copy == "kept":
