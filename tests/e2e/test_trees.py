@@ -88,11 +88,12 @@ def ready(world: World, task: int) -> Path:
 
 def test_kill_9_of_the_dispatcher_ctrl_c_twice_ctrl_c_once_and_a_normal_end(world: World) -> None:
     first, second, third = (number() + last for last in "123")
-    finish = [{"text": "Again.", "shell": f"sh ./family.sh {name} gate"} for name in (second, third)]
+    finish, on = ({"text": "Again.", "shell": f"sh ./family.sh {name} gate"} for name in (second, third))
     world.script(
         0,
         [
-            {"when": "Prompt: finish", "steps": [*finish, COMMIT, DONE]},
+            {"when": "Prompt: continue", "steps": [on, COMMIT, DONE]},
+            {"when": "Prompt: finish", "steps": [finish]},
             EDIT,
             {"shell": f"sh ./family.sh {first} gate"},
             DONE,
