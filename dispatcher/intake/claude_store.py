@@ -15,20 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.errors import BadInput
+from dispatcher.harness.claude.said import SYNTHETIC
+from dispatcher.harness.claude.usage import PLAIN_USAGE
 from dispatcher.intake.runs import Run
 from dispatcher.intake.talk import first_line, working_time
 from dispatcher.supervisor.transcript import lines
 from dispatcher.task import OutcomeClass, Usage
 
 HARNESS = "claude"
-SYNTHETIC = "<synthetic>"
 _LONGEST = 64 * 1024 * 1024
-_KINDS = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cache_read": "cache_read_input_tokens",
-    "cache_write": "cache_creation_input_tokens",
-}
 
 
 def place(environ: Mapping[str, str]) -> Path:
@@ -143,7 +138,8 @@ def _usage(answers: list[dict[str, Any]], entries: list[dict[str, Any]]) -> Usag
     if not found:
         return Usage()
     totals = {
-        kind: sum(usage[name] for usage in found if isinstance(usage.get(name), int)) for kind, name in _KINDS.items()
+        kind: sum(usage[name] for usage in found if isinstance(usage.get(name), int))
+        for kind, name in PLAIN_USAGE.items()
     }
     prices = [entry.get("totalCostUSD") for entry in entries if entry.get("type") == "cost-state"]
     price = prices[-1] if prices and isinstance(prices[-1], int | float) else None
