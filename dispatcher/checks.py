@@ -38,7 +38,6 @@ from dispatcher.task import (
     EndReason,
     Evidence,
     ExitRecord,
-    Status,
     Task,
 )
 
@@ -380,7 +379,7 @@ def its_own_end(ctx: Context, step: Step, record: ExitRecord | None) -> ExitReco
     """A command that did not come to its own end, or to our cap, says nothing about the work."""
     if ctx.stopping:
         raise Stopped("the run was stopped")
-    if not still_ours(ctx, step.task_id):
+    if not queue.get(ctx.store, step.task_id).runs_under(ctx.owner):
         raise Withdrawn("the task was paused or cancelled meanwhile")
     if record is None:
         raise RepositoryError("the supervisor of a check was killed")
@@ -403,17 +402,11 @@ async def watched(ctx: Context, step: Step, variables: Mapping[str, str]) -> Exi
     return record
 
 
-def still_ours(ctx: Context, task_id: int) -> bool:
-    """Whether the task still runs under this run."""
-    task = queue.get(ctx.store, task_id)
-    return task.status is Status.RUNNING and task.owner == ctx.owner
-
-
 async def end_when_withdrawn(ctx: Context, step: Step) -> None:
     """The person's command tells the worker of the attempt, which is dead by now; the row tells us."""
     while True:
         await anyio.sleep(1.0)
-        if not still_ours(ctx, step.task_id):
+        if not queue.get(ctx.store, step.task_id).runs_under(ctx.owner):
             client.send(step.folder, {"do": "cancel", "by": "a person"})
             return
 

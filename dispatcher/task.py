@@ -341,6 +341,10 @@ class Task:
     next: NextStep = NextStep()
     counters: Counters = Counters()
 
+    def runs_under(self, owner: str | None) -> bool:
+        """Whether it is at work for this run; None: for any. What a person did to it meanwhile makes it false."""
+        return self.status is Status.RUNNING and owner in (None, self.owner)
+
 
 # --- one attempt --------------------------------------------------------------------------------------------------
 

@@ -249,16 +249,11 @@ def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> None:
         _add_task(store, task, folder, now)
         started = record.started_at if record else (folder / "attempt.json").stat().st_mtime
         values = _begun(task, number, folder, attempt, started)
-        imported.insert_attempt(store, {**values, **_process(folder), **_ended(record, outcome, now)})
+        imported.insert_attempt(store, {**values, **client.worker_of(folder), **_ended(record, outcome, now)})
     else:
         told = {"final_text": outcome.final_text} if row["ended_at"] is not None else _ended(record, outcome, now)
-        imported.change_attempt(store, row["id"], {**told, **_process(folder), "folder": str(folder)})
+        imported.change_attempt(store, row["id"], {**told, **client.worker_of(folder), "folder": str(folder)})
     return None
-
-
-def _process(folder: Path) -> dict[str, object]:
-    worker = client.worker_of(folder)
-    return {} if worker is None else dict(zip(("pid", "pid_start", "boot"), worker, strict=True))
 
 
 def _end_without_folder(store: Store, now: float) -> None:

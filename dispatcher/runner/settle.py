@@ -77,6 +77,19 @@ class Findings:
     outcome: Outcome
     evidence: Evidence
     snapshot_ref: str | None
+    worker: dict[str, object]  # which process it was
+
+
+@dataclass(frozen=True)
+class End:
+    """What is written of an ended attempt and of its task."""
+
+    found: Findings
+    judged: Verdict
+    results: Checks | None
+    delivered: delivery.Delivered | None
+    rests: Status | None  # None: the task goes on
+    not_before: float | None  # epoch seconds; it is tried again then, if it waits
 
 
 async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, float]:
@@ -92,17 +105,16 @@ async def settle(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, floa
     if waits is not None:
         judged = offline.unpunished(ctx, task, attempt, judged)
     delivered = await deliver(ctx, task, attempt, place, found, judged)
+    rests = Status.WAITING if waits is not None else resting(task, settings, judged, results)
+    end = End(found, judged, results, delivered, rests, waits)
     if settings.deliver is Deliver.PR and delivered is not None and judged.action is Action.REVIEW:
-        await propose(ctx, task, attempt, settings, place, found, judged, delivered)
-    rests = resting(task, settings, judged, results)
-    if waits is not None:
-        rests = Status.WAITING
-    return write(ctx, task, attempt, found, judged, results, delivered, rests, waits), judged.delay
+        await propose(ctx, task, attempt, settings, place, end, delivered.branch)
+    return write(ctx, task, attempt, end), judged.delay
 
 
 async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> Findings:
     folder = Path(attempt.folder)
-    record = spec.read_exit(folder)
+    record, worker = spec.read_exit(folder), client.worker_of(folder)
     outcome = outcome_of(attempt, record, ctx.clock())  # first: what a worker says while we end it proves nothing
     if record is None:
         await to_thread.run_sync(client.end_leftovers, folder, attempt.marker)
@@ -111,7 +123,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     outcome = await to_thread.run_sync(consequences.compare, attempt, candidate, outcome)
     outcome = still_waiting(ctx, attempt, outcome)
     if place.base is None:
-        return Findings(record, outcome, Evidence(), None)
+        return Findings(record, outcome, Evidence(), None, worker)
     found = gone(ctx, task, place)
     if found is None:
         found = await to_thread.run_sync(look, place, folder)
@@ -121,7 +133,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
         kept = await to_thread.run_sync(
             lambda: delivery.keep(place.copy, target, task=str(task.id), attempt=str(attempt.number))
         )
-    return Findings(record, outcome, found, kept)
+    return Findings(record, outcome, found, kept, worker)
 
 
 def outcome_of(attempt: Attempt, record: ExitRecord | None, now: float) -> Outcome:
@@ -211,7 +223,7 @@ async def judge(
         can_escalate=can_escalate(ctx, task, settings),
     )
     judged = verdict.judge(situation)
-    if judged.action is not Action.CHECK or not checking.still_ours(ctx, task.id):
+    if judged.action is not Action.CHECK or not queue.get(ctx.store, task.id).runs_under(ctx.owner):
         return judged, None
     ctx.say(task, attempt, "runs the checks")
     try:
@@ -272,23 +284,22 @@ async def propose(
     attempt: Attempt,
     settings: Settings,
     place: Place,
-    found: Findings,
-    judged: Verdict,
-    delivered: delivery.Delivered,
+    end: End,
+    branch: str,
 ) -> None:
     """A pull request for work that is done; why there is none is told and changes nothing.
 
     Asked for while the attempt is still open: whoever is killed here settles it again, and then finds the one that is
     there. A task that was paused meanwhile has its turn when it goes on.
     """
-    if not checking.still_ours(ctx, task.id):
+    if not queue.get(ctx.store, task.id).runs_under(ctx.owner):
         return
     assert place.target is not None
     assert place.base is not None
-    base, body = settings.brief.base or place.base.branch, pull_request_text(task, attempt, judged, found.outcome)
+    base, body = settings.brief.base or place.base.branch, pull_request_text(task, attempt, end)
     try:
         said = await to_thread.run_sync(
-            pull_request.open_one, place.target, delivered.branch, base, task.title, body, ctx.environ
+            pull_request.open_one, place.target, branch, base, task.title, body, ctx.environ
         )
     except DispatcherError as error:
         said = f"no pull request: {describe(error)}"
@@ -298,9 +309,9 @@ async def propose(
     queue.update(ctx.store, task.id, ctx.clock(), event=said)
 
 
-def pull_request_text(task: Task, attempt: Attempt, judged: Verdict, outcome: Outcome) -> str:
-    words = (outcome.final_text or task.final_text or "").strip()
-    return f"{judged.reason}\n\nTask {task.id}, {attempt.harness} with {attempt.model}.\n\n{words}\n"
+def pull_request_text(task: Task, attempt: Attempt, end: End) -> str:
+    words = (end.found.outcome.final_text or task.final_text or "").strip()
+    return f"{end.judged.reason}\n\nTask {task.id}, {attempt.harness} with {attempt.model}.\n\n{words}\n"
 
 
 def resting(task: Task, settings: Settings, judged: Verdict, results: Checks | None) -> Status | None:
@@ -310,48 +321,29 @@ def resting(task: Task, settings: Settings, judged: Verdict, results: Checks | N
     return _RESTS.get(judged.action)
 
 
-def write(
-    ctx: Context,
-    task: Task,
-    attempt: Attempt,
-    found: Findings,
-    judged: Verdict,
-    results: Checks | None,
-    delivered: delivery.Delivered | None,
-    rests: Status | None,
-    not_before: float | None = None,
-) -> Task:
+def write(ctx: Context, task: Task, attempt: Attempt, end: End) -> Task:
     """One transaction: the attempt's end, the task's next step, event, holds, and a judgement that needed nobody."""
     with ctx.store.write() as transaction:
-        if not close(ctx, task, attempt, found, judged, results, delivered, rests, not_before):
+        if not close(ctx, task, attempt, end):
             return queue.get(ctx.store, task.id)
-        if rests is Status.AWAITING_APPROVAL:  # answered while it was being parked
+        if end.rests is Status.AWAITING_APPROVAL:  # answered while it was being parked
             asked = approvals.of_attempt(ctx.store, attempt.id)
             note = approving.note_of(asked[-1]) if asked else ""
             approvals.release(ctx.store, transaction, task.id, ctx.clock(), "answered meanwhile", note)
         fresh = queue.get(ctx.store, task.id)
-        if rests is Status.ACCEPTED:
+        if end.rests is Status.ACCEPTED:
             review.log(ctx.store, fresh, history.get_attempt(ctx.store, attempt.id), ctx.clock())
+    delivered = end.delivered
     where = f"; delivered as {delivered.sha[:10]} on {delivered.branch}" if delivered is not None else ""
-    ctx.say(fresh, attempt, f"{found.outcome.kind} -> {judged.action}: {judged.reason}{where}")
+    ctx.say(fresh, attempt, f"{end.found.outcome.kind} -> {end.judged.action}: {end.judged.reason}{where}")
     return fresh
 
 
-def close(
-    ctx: Context,
-    task: Task,
-    attempt: Attempt,
-    found: Findings,
-    judged: Verdict,
-    results: Checks | None,
-    delivered: delivery.Delivered | None,
-    rests: Status | None,
-    not_before: float | None,
-) -> bool:
+def close(ctx: Context, task: Task, attempt: Attempt, end: End) -> bool:
     """False when somebody else has settled this attempt already."""
-    now = ctx.clock()
-    if results is not None:
-        history.save_checks(ctx.store, attempt.id, results)
+    now, found, judged = ctx.clock(), end.found, end.judged
+    if end.results is not None:
+        history.save_checks(ctx.store, attempt.id, end.results)
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
     asked = []
     if candidate is not None and attempt.ended_at is None:  # else they were placed when it was judged first
@@ -362,14 +354,11 @@ def close(
         attempt.id,
         now,
         attempt_fields={
-            **attempt_fields(found, judged, delivered),
+            **attempt_fields(end),
             "billed_usd": consequences.billed(attempt, found.outcome),
             "notes": tuple(dict.fromkeys((*written, *found.outcome.notes, *found.evidence.notes, *_told(found)))),
         },
-        task_fields={
-            **task_fields(ctx, task, attempt, judged, found, delivered, rests, results),
-            **({} if not_before is None else {"not_before": not_before}),
-        },
+        task_fields=task_fields(ctx, task, attempt, end),
         event=f"attempt {attempt.number} on {attempt.candidate}: {found.outcome.kind} "
         f"({found.outcome.reason}) -> {judged.action}: {judged.reason}",
         holds=asked,
@@ -386,7 +375,8 @@ def _told(found: Findings) -> tuple[str, ...]:
     return found.exit.notes if found.exit is not None else ()
 
 
-def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Delivered | None) -> dict[str, object]:
+def attempt_fields(end: End) -> dict[str, object]:
+    found, judged = end.found, end.judged
     record, outcome = found.exit, found.outcome
     fields: dict[str, object] = {
         "outcome": outcome.kind,
@@ -402,7 +392,8 @@ def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Deliver
         "final_text": outcome.final_text,
         "evidence": json.dumps(asdict(found.evidence)),
         "snapshot_ref": found.snapshot_ref,
-        "result_commit": delivered.sha if delivered else found.evidence.head,
+        "result_commit": end.delivered.sha if end.delivered else found.evidence.head,
+        **found.worker,
     }
     if record is not None:
         fields |= {
@@ -417,20 +408,11 @@ def attempt_fields(found: Findings, judged: Verdict, delivered: delivery.Deliver
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def task_fields(
-    ctx: Context,
-    task: Task,
-    attempt: Attempt,
-    judged: Verdict,
-    found: Findings,
-    delivered: delivery.Delivered | None,
-    rests: Status | None,
-    results: Checks | None,
-) -> dict[str, object]:
-    current = queue.get(ctx.store, task.id)
+def task_fields(ctx: Context, task: Task, attempt: Attempt, end: End) -> dict[str, object]:
+    current, found, judged = queue.get(ctx.store, task.id), end.found, end.judged
     fields: dict[str, object] = {
         "counters": judged.counters,
-        "next": judged.next or at_rest(ctx, current, attempt, judged, results),
+        "next": judged.next or at_rest(ctx, current, attempt, end),
         "status_reason": judged.reason,
         "flags": tuple(dict.fromkeys((*current.flags, *judged.flags))),
     }
@@ -439,23 +421,26 @@ def task_fields(
     if judged.escalate:
         fields["difficulty"] = task.difficulty.harder
         fields["difficulty_reason"] = f"escalated from {task.difficulty}: {judged.reason}"
-    if delivered is not None:
-        fields |= {"branch": delivered.branch, "result_commit": delivered.sha}
-    if rests is Status.NEEDS_HUMAN and found.snapshot_ref is not None:
+    if end.delivered is not None:
+        fields |= {"branch": end.delivered.branch, "result_commit": end.delivered.sha}
+    if end.rests is Status.NEEDS_HUMAN and found.snapshot_ref is not None:
         fields["status_reason"] = f"{judged.reason}; the work is on {found.snapshot_ref}"
-    if current.status is Status.RUNNING and rests is not None:
-        fields["status"] = rests
+    if current.status is Status.RUNNING and end.rests is not None:
+        fields["status"] = end.rests
+    if end.not_before is not None:
+        fields["not_before"] = end.not_before
     return fields
 
 
-def at_rest(ctx: Context, current: Task, attempt: Attempt, judged: Verdict, results: Checks | None) -> NextStep:
+def at_rest(ctx: Context, current: Task, attempt: Attempt, end: End) -> NextStep:
     """What comes next when no attempt does. Work whose settlement is not over is not given to a worker again.
 
     It is not over when the checks have not run to their end, or when a person took the task away before it could rest.
     Whoever takes up a cancelled task again wants more than a refusal that was on its way, but not finished work anew.
     """
+    judged, results = end.judged, end.results
     finished = judged.action in (Action.CHECK, Action.REVIEW)
-    taken = not (current.status is Status.RUNNING and current.owner == ctx.owner)
+    taken = not current.runs_under(ctx.owner)
     unchecked = judged.action is Action.CHECK or (results is not None and results.error is not None)
     if unchecked or (taken and (finished or current.status is not Status.CANCELLED)):
         return replace(current.next, settle=attempt.id)

@@ -35,7 +35,7 @@ async def run_task(ctx: Context, task: Task) -> Task:
     """Take a claimed task as far as it goes without a person."""
     while goes_on(ctx, task):
         task = await step(ctx, task)
-    if task.status is Status.RUNNING and task.owner == ctx.owner and not history.open_attempts(ctx.store, task.id):
+    if task.runs_under(ctx.owner) and not history.open_attempts(ctx.store, task.id):
         return queue.update(ctx.store, task.id, ctx.clock(), status=Status.QUEUED, event="the run was stopped")
     return task
 
@@ -60,10 +60,6 @@ async def attend(ctx: Context, task: Task, attempt: Attempt, process: subprocess
             group.start_soon(listen, ctx, task, attempt)
         await client.wait(folder, process)
         group.cancel_scope.cancel()
-    worker = client.worker_of(folder)
-    if worker is not None:
-        pid, pid_start, boot = worker
-        history.update_attempt(ctx.store, attempt.id, pid=pid, pid_start=pid_start, boot=boot)
 
 
 def gated(folder: Path) -> bool:
@@ -99,7 +95,7 @@ async def settled(ctx: Context, task: Task, attempt: Attempt) -> tuple[Task, flo
 
 
 def goes_on(ctx: Context, task: Task) -> bool:
-    return task.status is Status.RUNNING and task.owner == ctx.owner and not ctx.stopping
+    return task.runs_under(ctx.owner) and not ctx.stopping
 
 
 async def step(ctx: Context, task: Task) -> Task:

@@ -135,7 +135,7 @@ _STANDS_AT_IT = (
 
 
 def _still_ours(task: Task, fields: Mapping[str, object], owner: str | None) -> dict[str, object]:
-    if task.status is Status.RUNNING and owner in (None, task.owner):
+    if task.runs_under(owner):
         return dict(fields)
     return {name: value for name, value in fields.items() if name not in _STANDING}
 

@@ -84,11 +84,16 @@ async def _pidfd_gone(pid: int) -> None:
         os.close(fd)
 
 
-def worker_of(folder: Path) -> tuple[int, int, str] | None:
-    """Process id of the worker, its start in clock ticks, and the boot that they are of; also after its end."""
+def worker_of(folder: Path) -> dict[str, object]:
+    """Which process the worker is, also after its end, as the row of an attempt names it; empty where none was started.
+
+    `pid`; `pid_start`, in clock ticks; `boot`, of which both are.
+    """
     holder = files.read_holder(str(folder / files.LOCK))
     leader = holder.get("leader")
-    return (int(leader[0]), int(leader[1]), str(holder.get("boot", ""))) if leader else None
+    if not leader:
+        return {}
+    return {"pid": int(leader[0]), "pid_start": int(leader[1]), "boot": str(holder.get("boot", ""))}
 
 
 def _holder_pid(folder: Path) -> int | None:
