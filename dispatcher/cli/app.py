@@ -50,12 +50,12 @@ def load(entry: Entry) -> Any:
             info.epilog = epilog(entry.name)
             command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
             for parameter in command.params:
-                parameter.callback = parameter.callback or _no_monster
+                parameter.callback = parameter.callback or _refuse_huge
             return command
     raise LookupError(f"{module.__name__} does not define {entry.name}")
 
 
-def _no_monster(context: Any, parameter: Any, value: Any) -> Any:
+def _refuse_huge(context: Any, parameter: Any, value: Any) -> Any:
     """A number that no database holds."""
     for one in value if isinstance(value, list | tuple) else [value]:
         if isinstance(one, int) and abs(one) > _LARGEST:
