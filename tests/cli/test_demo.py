@@ -17,8 +17,7 @@ from dispatcher.demo import scenes
 from dispatcher.demo.script import Script
 from tests.cli.conftest import Said
 from tests.clis import need_cli
-from tests.e2e.test_crash import until
-from tests.e2e.world import marked
+from tests.e2e.world import marked, until
 
 REAL = pytest.mark.real_cli
 

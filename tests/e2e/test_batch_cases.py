@@ -12,8 +12,7 @@ import pytest
 
 from dispatcher import store
 from dispatcher.task import TERMINAL, Status
-from tests.e2e.test_crash import gate, script, until
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, gate, marked, script, scripted_world, until
 
 WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
 LIMITED = {"steps": [{"error": {"status": 429, "message": "Rate limit exceeded", "retry_after": 3600}}]}

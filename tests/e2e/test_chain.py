@@ -12,8 +12,7 @@ import pytest
 from dispatcher.demo.model_server import ModelServer
 from tests.clis import Cli
 from tests.e2e.test_checks import work
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, real_world, scripted_world
+from tests.e2e.world import World, marked, real_world, script, scripted_world
 
 
 @pytest.fixture(params=["opencode", "claude"])

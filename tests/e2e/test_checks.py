@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,7 @@ import pytest
 
 from dispatcher.demo.model_server import ModelServer
 from tests.clis import Cli
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, real_world, scripted_world
+from tests.e2e.world import World, marked, real_world, script, scripted_world, started
 
 EDIT = {"text": "I will set the value.", "shell": "echo 2 > value.txt"}
 COMMIT = {"shell": "git add value.txt && git commit -qm 'set the value to 2'"}
@@ -50,22 +46,6 @@ def checks(world: World, task: int) -> list[dict[str, Any]]:
         "order by a.number, c.position",
         task,
     )
-
-
-@contextmanager
-def started(world: World) -> Iterator[subprocess.Popen[bytes]]:
-    """A run in the background that does not outlive a failed test."""
-    running = world.start("run")
-    try:
-        yield running
-    except BaseException:
-        print((world.root / "run.out").read_text())  # noqa: T201
-        for pid in marked(str(world.root)):
-            os.kill(pid, signal.SIGKILL)
-        raise
-    finally:
-        running.kill()
-        running.wait()
 
 
 def left_over(world: World) -> list[str]:

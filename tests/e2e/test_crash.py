@@ -6,40 +6,19 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dispatcher.supervisor import spec
-from tests.e2e.world import PROGRAM, World, marked, scripted_world
+from tests.e2e.world import PROGRAM, World, gate, marked, script, scripted_world, until
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     yield scripted_world(tmp_path)
     assert marked(str(tmp_path)) == [], "a process was left behind"
-
-
-def script(*rules: dict[str, Any]) -> str:
-    return "Do what the script says.\n\n```script\n" + json.dumps(rules) + "\n```\n"
-
-
-def until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Wait for something that another process makes true."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
-
-
-def gate(tmp: Path) -> tuple[Path, dict[str, str]]:
-    """A step that says when it was reached and goes on when it is let."""
-    reached, go = tmp / "reached", tmp / "go"
-    os.mkfifo(go)
-    return reached, {"shell": f"touch {reached}; read line < {go}"}
 
 
 def test_kill_9_of_run_in_the_middle_of_a_worker(world: World) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_crash import script, until
 from tests.e2e.test_field_cases import executable
-from tests.e2e.world import PROGRAM, World, marked, scripted_world
+from tests.e2e.world import PROGRAM, World, marked, script, scripted_world, until
 
 WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, marked, script, scripted_world
 
 
 @pytest.fixture

@@ -18,9 +18,7 @@ from typing import Any
 import pytest
 
 from dispatcher.supervisor import spec
-from tests.e2e.test_crash import gate, until
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, gate, marked, script, scripted_world, until
 
 DONE = {"text": "Done."}
 WRITE = {"write": {"path": "a.txt", "content": "a"}}

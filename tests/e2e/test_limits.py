@@ -14,9 +14,7 @@ from dispatcher.demo.model_server import ModelServer
 from dispatcher.supervisor import spec
 from dispatcher.task import EndReason, OutcomeClass
 from tests.clis import Cli
-from tests.e2e.test_crash import until
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, real_world, scripted_world
+from tests.e2e.world import World, marked, real_world, script, scripted_world, until
 
 FREE_LIMIT = {
     "type": "error",

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_crash import script
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, marked, script, scripted_world
 
 LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded", "retry_after": 3600}}
 DONE = {"text": "Done."}

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dispatcher.demo.model_server import ModelServer
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, real_world, scripted_world
+from tests.e2e.world import World, marked, real_world, script, scripted_world
 
 EDIT = {"text": "I will set the value.", "shell": "echo 2 > value.txt"}
 COMMIT = {"shell": "git add value.txt && git commit -qm 'set the value to 2'"}

@@ -14,9 +14,7 @@ import pytest
 
 from dispatcher import harness
 from dispatcher.demo.model_server import ModelServer
-from tests.e2e.test_crash import until
-from tests.e2e.test_stories import script
-from tests.e2e.world import PROGRAM, World, marked, real_world, scripted_world
+from tests.e2e.world import PROGRAM, World, marked, real_world, script, scripted_world, until
 from tests.intake.test_rebuild import lose
 
 EDIT = {"text": "I will set the value.", "shell": "echo 2 > value.txt"}

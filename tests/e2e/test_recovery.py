@@ -16,8 +16,7 @@ from dispatcher import store
 from dispatcher.store import history, queue
 from dispatcher.supervisor import spec
 from dispatcher.task import ON_RESTART, Attempt, Billing, PromptKind, Status
-from tests.e2e.test_crash import gate, script, until
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, gate, marked, script, scripted_world, until
 
 DEAD = "nowhere-1-00000000"  # an owner without a lock
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, marked, script, scripted_world, started, until
 
 WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
 
@@ -25,29 +21,6 @@ WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"
 def world(tmp_path: Path) -> Iterator[World]:
     yield scripted_world(tmp_path)
     assert marked(str(tmp_path)) == [], "a process was left behind"
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, f"waited for {what}"
-        time.sleep(0.02)
-
-
-@contextmanager
-def started(world: World) -> Iterator[subprocess.Popen[bytes]]:
-    """A run in the background that does not outlive a failed test."""
-    running = world.start("run")
-    try:
-        yield running
-    except BaseException:
-        print((world.root / "run.out").read_text())  # noqa: T201
-        for pid in marked(str(world.root)):
-            os.kill(pid, signal.SIGKILL)
-        raise
-    finally:
-        running.kill()
-        running.wait()
 
 
 def checked(world: World, task: int) -> list[int]:
@@ -59,6 +32,17 @@ def gated(world: World) -> tuple[str, Path, Path]:
     """A check that says when it runs, and passes when it is let."""
     ready, go = world.root / "ready", world.root / "go"
     return f"touch {ready}; while [ ! -e {go} ]; do sleep 0.05; done; test -e a.txt", ready, go
+
+
+def killed_in_checks(world: World, name: str) -> tuple[int, Path]:
+    """A task whose run was killed while its check ran, and the file that lets the check pass."""
+    verify, ready, go = gated(world)
+    task = world.add(world.brief(name, script({"steps": WORK}), verify=[verify]))
+    with started(world) as running:
+        until(ready.exists, "the check")
+        running.kill()
+        running.wait()
+    return task, go
 
 
 def rests_after_one_attempt(world: World, task: int, status: str = "needs_review") -> None:
@@ -99,12 +83,7 @@ def test_paused_in_the_middle_of_checks(world: World) -> None:
 
 def test_paused_and_resumed_while_no_run_is_alive(world: World) -> None:
     """The dispatcher is killed in the checks; a person pauses, and resumes, before the next run looks."""
-    verify, ready, go = gated(world)
-    task = world.add(world.brief("both", script({"steps": WORK}), verify=[verify]))
-    with started(world) as running:
-        until(ready.exists, "the check")
-        running.kill()
-        running.wait()
+    task, go = killed_in_checks(world, "both")
     world.run("pause", str(task), check=True)
     go.touch()
     world.run("resume", str(task), check=True)
@@ -115,12 +94,7 @@ def test_paused_and_resumed_while_no_run_is_alive(world: World) -> None:
 
 def test_a_paused_task_is_not_checked_by_a_later_run(world: World) -> None:
     """Killed, paused, and a run looks: it closes the attempt, runs nothing, and the task stays paused."""
-    verify, ready, go = gated(world)
-    task = world.add(world.brief("later", script({"steps": WORK}), verify=[verify]))
-    with started(world) as running:
-        until(ready.exists, "the check")
-        running.kill()
-        running.wait()
+    task, go = killed_in_checks(world, "later")
     world.run("pause", str(task), check=True)
     go.touch()
     world.run("run", check=True)

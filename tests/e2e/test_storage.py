@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dispatcher import store
-from tests.e2e.test_crash import gate, half_done, script, until
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.test_crash import half_done
+from tests.e2e.world import World, gate, marked, script, scripted_world, until
 from tests.store.test_schema import old_database
 
 WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, marked, script, scripted_world
 
 LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded. Please try again later.", "retry_after": 7200}}
 
@@ -18,10 +17,6 @@ LIMITED = {"error": {"status": 429, "message": "Rate limit exceeded. Please try 
 def world(tmp_path: Path) -> Iterator[World]:
     yield scripted_world(tmp_path)
     assert marked(str(tmp_path)) == [], "a process was left behind"
-
-
-def script(*rules: dict[str, Any]) -> str:
-    return "Do what the script says.\n\n```script\n" + json.dumps(rules) + "\n```\n"
 
 
 def test_three_free_models_limited_then_the_next_does_all_three_tasks(world: World) -> None:

@@ -20,8 +20,7 @@ import pytest
 from dispatcher.demo.model_server import ModelServer
 from dispatcher.supervisor import spec
 from tests.clis import Cli, need_cli
-from tests.e2e.test_crash import until
-from tests.e2e.world import World, marked
+from tests.e2e.world import World, marked, until
 
 pytestmark = pytest.mark.real_cli
 

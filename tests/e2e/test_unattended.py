@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, marked, script, scripted_world
 
 WORK = [{"write": {"path": "a.txt", "content": "a"}}, {"commit": "the work"}, {"text": "Done."}]
 
@@ -32,10 +32,6 @@ def world(tmp_path: Path) -> Iterator[World]:
 def until(true: Callable[[], bool]) -> None:
     while not true():  # the test's own time limit ends a wait for nothing
         time.sleep(0.02)
-
-
-def script(*rules: dict[str, Any]) -> str:
-    return "Do what the script says.\n\n```script\n" + json.dumps(rules) + "\n```\n"
 
 
 def folder_of_briefs(world: World, **bodies: str) -> str:

@@ -19,9 +19,7 @@ import pytest
 
 from dispatcher.supervisor import spec
 from tests.cli.test_render import on_terminal
-from tests.e2e.test_crash import until
-from tests.e2e.test_stories import script
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, marked, script, scripted_world, until
 
 DONE = {"text": "Done."}
 WRITE = {"write": {"path": "a.txt", "content": "a"}}

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,6 +233,42 @@ def marked(needle: str) -> list[int]:
         if needle.encode() in text and state != "Z":
             found.append(int(entry.name))
     return found
+
+
+def script(*rules: dict[str, Any]) -> str:
+    """The body of a brief for the built-in worker."""
+    return "Do what the script says.\n\n```script\n" + json.dumps(rules) + "\n```\n"
+
+
+def until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Wait for something that another process makes true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+def gate(tmp: Path) -> tuple[Path, dict[str, str]]:
+    """A step that says when it was reached and goes on when it is let."""
+    reached, go = tmp / "reached", tmp / "go"
+    os.mkfifo(go)
+    return reached, {"shell": f"touch {reached}; read line < {go}"}
+
+
+@contextmanager
+def started(world: World) -> Iterator[subprocess.Popen[bytes]]:
+    """A run in the background that does not outlive a failed test."""
+    running = world.start("run")
+    try:
+        yield running
+    except BaseException:
+        print((world.root / "run.out").read_text())  # noqa: T201
+        for pid in marked(str(world.root)):
+            os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        running.kill()
+        running.wait()
 
 
 def real_world(root: Path, cli: Cli, server: ModelServer) -> World:
