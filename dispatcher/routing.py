@@ -42,12 +42,16 @@ class Choice:
 
 @record
 class Skipped:
-    """`until` is when it may be used again; None with `needs_person` when only a person can change that."""
+    """`until` is when it may be used again; None with `needs_person` when only a person can change that.
+
+    `held`: by a hold, which a person can lift at any time.
+    """
 
     name: str
     reason: str
     until: float | None = None
     needs_person: bool = False
+    held: bool = False
 
 
 @record
@@ -87,6 +91,16 @@ def plan(request: Request, roster: Roster, holds: Sequence[Hold], spend: Spend, 
     choices.sort(key=lambda choice: _rank(choice.candidate, request))
     earliest = min((item.until for item in skipped if item.until is not None), default=None)
     return Plan(tuple(choices), tuple(skipped), earliest, _summary(request, names, choices, earliest), tuple(walked))
+
+
+def stand_in_the_way(plan: Plan) -> str:
+    """`: a, b: on hold ...; c: ...`: what only a person can change, each reason once; empty when there is nothing."""
+    found: dict[str, list[str]] = {}
+    for skipped in plan.skipped:
+        if skipped.needs_person:
+            found.setdefault(skipped.reason, []).append(skipped.name)
+    whole = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in found.items())
+    return f": {whole}" if found else ""
 
 
 def hold_key(scope: HoldScope, candidate: Candidate) -> str:
@@ -180,7 +194,9 @@ def _blocked(
 
 def _held(candidate: Candidate, holds: Sequence[Hold], now: float) -> list[Skipped]:
     return [
-        Skipped(candidate.name, f"on hold ({hold.scope.value}): {hold.reason}", hold.until, hold.until is None)
+        Skipped(
+            candidate.name, f"on hold ({hold.scope.value}): {hold.reason}", hold.until, hold.until is None, held=True
+        )
         for hold in holds
         if blocks(hold, candidate, now)
     ]

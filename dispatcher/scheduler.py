@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from dispatcher import host
 from dispatcher.errors import DispatcherError, NotFound, StoreError
 from dispatcher.record import record
-from dispatcher.store import history, in_hand, locks, queue
+from dispatcher.store import history, holds, in_hand, locks, queue
 from dispatcher.task import Attempt, Source, Status, Task
 from dispatcher.words import plural
 
@@ -40,6 +41,7 @@ HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; 
 WORTH_A_WORD = 10.0  # seconds of a wait for the host
 LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
 CHECKS_GO_ON = "its work is there, its checks go on"
+MODELS = "models"  # in the store's meta: what stood in models.yaml when a run was started last
 LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
 
 _LEFT = frozenset({Status.QUEUED, Status.WAITING, Status.RUNNING})
@@ -66,10 +68,12 @@ class Options:
 
 @dataclass
 class Summary:
-    """What this run did. `waiting_until` is set when work is left but every candidate is held."""
+    """What this run did. `waiting_until` is set when work is left but every candidate is held, `held` is the number of
+    tasks that no time will free, only a person who lifts a hold."""
 
     moved: list[Task] = field(default_factory=list)
     waiting_until: float | None = None
+    held: int = 0
     note: str = ""
     refused: bool = False  # the host was too busy to start what is left
     stopped_by: int | None = None  # the signal that ended workers: a second Ctrl-C, or TERM
@@ -79,9 +83,9 @@ class Summary:
     def exit_code(self) -> int:
         if self.stopped_by is not None and any(task.status in _LEFT for task in self.moved):
             return STOPPED + self.stopped_by
-        if any(task.status in _ALARMS for task in self.moved):
+        if any(task.status in _ALARMS or task.until_lifted for task in self.moved):
             return NEEDS_PERSON
-        return ALL_HELD if self.waiting_until is not None or self.refused else 0
+        return ALL_HELD if self.waiting_until is not None or self.held or self.refused else 0
 
 
 @record
@@ -143,6 +147,7 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
 
         approving.collect_all(store, config, time.time())
     store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
+    look_again(config, store)
     try:
         stand_in(config, store, logs, owner, options)
         lost, strays = queue.orphans(store), strayed(store)
@@ -156,6 +161,17 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
         return work(config, store, logs, owner, options, lost, strays, first)
     finally:
         lock.release()
+
+
+def look_again(config: Config, store: Store) -> None:
+    """Tasks that wait until a person lifts a hold may have another candidate since models.yaml was changed."""
+    try:
+        written = f"{crc32(config.file.read_bytes()):08x}"
+    except OSError:
+        return  # what was read is good for this run; the next one looks again
+    if store.get_meta(MODELS) != written:
+        store.set_meta(MODELS, written)
+        holds.wake_untimed(store, time.time())
 
 
 def stand_in(config: Config, store: Store, logs: Path, owner: str, options: Options) -> None:
@@ -229,7 +245,7 @@ def work(
 
 def summarise(store: Store, moved: list[Task], options: Options, busy: str | None = None) -> Summary:
     """`busy`: why the host took no more, when that is why this run ends."""
-    waiting = [task for task in queue.tasks(store, status=(Status.WAITING,)) if task.not_before is not None]
+    waiting = queue.tasks(store, status=(Status.WAITING,))
     if options.task_id is not None:
         waiting = [task for task in waiting if task.id == options.task_id]
     if options.batch is not None:
@@ -240,7 +256,8 @@ def summarise(store: Store, moved: list[Task], options: Options, busy: str | Non
         note = f"nothing more was started: {busy}"
     elif closed(options) and claimable(store):
         note = "the time of this run is over; what is left waits for the next one"
-    return Summary(moved, until, note, refused=busy is not None)
+    held = sum(task.until_lifted for task in waiting)
+    return Summary(moved, until, held, note, refused=busy is not None)
 
 
 class Gate:

@@ -20,7 +20,7 @@ class Status(StrEnum):
 
     QUEUED = "queued"  # may be claimed now
     RUNNING = "running"  # claimed by a live owner; an attempt may be in flight
-    WAITING = "waiting"  # every candidate is held; `not_before` says when it is tried again
+    WAITING = "waiting"  # every candidate is held; `not_before` says when it is tried again, None: once one is lifted
     AWAITING_APPROVAL = "awaiting_approval"  # a sensitive call waits for a person; no slot is used
     NEEDS_REVIEW = "needs_review"  # the work is done as far as machines can tell
     NEEDS_HUMAN = "needs_human"  # nothing more can be tried without a person
@@ -344,6 +344,11 @@ class Task:
     def runs_under(self, owner: str | None) -> bool:
         """Whether it is at work for this run; None: for any. What a person did to it meanwhile makes it false."""
         return self.status is Status.RUNNING and owner in (None, self.owner)
+
+    @property
+    def until_lifted(self) -> bool:
+        """Whether it waits until a person lifts a hold: no time will free it."""
+        return self.status is Status.WAITING and self.not_before is None
 
 
 # --- one attempt --------------------------------------------------------------------------------------------------

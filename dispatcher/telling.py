@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dispatcher.store.approvals import Approval
 
 ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
+HELD = "held"  # no candidate is left until a person lifts a hold: told once a run, however many tasks wait for it
 BATCH_END = "batch_end"
 
 
@@ -32,6 +33,7 @@ class Teller:
         self.logs = logs
         self.environ = environ
         self.command = command or config.notify
+        self.told_held = False
 
     @property
     def listens(self) -> bool:
@@ -48,10 +50,11 @@ class Teller:
 
     def task(self, task: Task, now: float) -> None:
         """Told when a task waits for a person; nothing otherwise."""
-        if task.status in ALARMS:
+        if task.status in ALARMS or (task.until_lifted and not self.told_held):
+            self.told_held = self.told_held or task.until_lifted
             words = {"id": task.id, "title": task.title, "status": str(task.status), "reason": task.status_reason}
             more = {"repository": task.repository, "branch": task.branch, "batch": task.batch}
-            self._send(str(task.status), now, {"task": {**words, **more}})
+            self._send(HELD if task.until_lifted else str(task.status), now, {"task": {**words, **more}})
 
     def approval(self, task: Task, asked: Approval, now: float) -> None:
         """Told when a call waits for a person, while its worker may still hold it."""

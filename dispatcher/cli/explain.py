@@ -247,6 +247,8 @@ def _happenings(store: Store, task: Task) -> list[dict[str, Any]]:
 def _now(task: Task, now: float) -> str:
     if task.status is Status.WAITING and task.not_before is not None:
         return f"It waits: {task.status_reason}. Next try {until(task.not_before, now).removeprefix('until ')}."
+    if task.until_lifted:
+        return f"It waits until a hold is lifted: {task.status_reason}. Next: dispatcher holds"
     if task.status in _TO_DO:
         return f"It is {task.status}: {task.status_reason}. Next: {_TO_DO[task.status].format(task.id)}"
     return f"It is {task.status}" + (f": {task.status_reason}." if task.status_reason else ".")

@@ -12,7 +12,7 @@ from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.cli.wording import clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
 from dispatcher.store import queue
-from dispatcher.words import of
+from dispatcher.words import of, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,7 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
                 "exit_code": summary.exit_code,
                 "moved": [_moved(task) for task in summary.moved],
                 "waiting_until": summary.waiting_until,
+                "held": summary.held,
                 "note": summary.note,
                 "batches": summary.batches,
             }
@@ -123,7 +124,7 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
             where = delivered((task.result_commit or "")[:10], task.branch) if task.status in _RESTS else ""
             ends = f"  delivered {clean(where)}" if where else ""
             out(f"task {task.id} {task.status}: {clean(task.title)}  ({clean(task.status_reason)}){ends}")
-        if not summary.moved and summary.waiting_until is None and not summary.note:
+        if not summary.moved and summary.waiting_until is None and not summary.held and not summary.note:
             out("nothing to do")
         for batch in summary.batches:
             _batch(batch)
@@ -132,6 +133,9 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
     if summary.waiting_until is not None:
         left = duration(max(0.0, summary.waiting_until - now))
         note(f"work is left, but every model for it is on hold; next try {clock(summary.waiting_until)} (in {left})")
+    if summary.held:
+        wait = plural(summary.held, "task waits", "tasks wait")
+        note(f"{wait} until you lift a hold: dispatcher holds says which, and why")
 
 
 def _batch(found: dict[str, Any]) -> None:
@@ -177,8 +181,7 @@ def _plan(config: Config, store: Store, logs: Path, asked: scheduler.Options, *,
             word = "would go to" if place == 0 else "then"
             out(f"  {word} {clean(choice.candidate.name)} ({clean(choice.reason)})")
         for skipped in plan.skipped:
-            lifted = skipped.until is not None or (skipped.needs_person and skipped.reason.startswith("on hold"))
-            when = f", {until(skipped.until, now)}" if lifted else ""
+            when = f", {until(skipped.until, now)}" if skipped.held or skipped.until is not None else ""
             out(f"  not {clean(skipped.name)}: {clean(skipped.reason)}{when}")
         if not plan.choices:
             out(f"  starts nothing: {clean(plan.reason)}")

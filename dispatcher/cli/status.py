@@ -7,6 +7,7 @@ import time
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, json_out, out, table
 from dispatcher.cli.wording import ago, clock, duration
+from dispatcher.words import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _NOTHING: Row = {
     "person": [],
     "holds": [],
     "next_wake": None,
+    "held": 0,
     "last_success": [],
 }
 _NOTHING |= {"last_run": None, "schedule": None, "next_tick": None}
@@ -61,6 +63,8 @@ def _print(found: Row, now: float) -> None:
     out(f"{clean(found['home'])}: {', '.join(shown) if shown else 'nothing queued yet (dispatcher add BRIEF)'}")
     if found["next_wake"] is not None:
         out(f"next try {clock(found['next_wake'])} (in {duration(max(0.0, found['next_wake'] - now))})")
+    if found["held"]:
+        out(f"{plural(found['held'], 'task waits', 'tasks wait')} until you lift a hold (dispatcher release)")
     if found["last_run"] is not None:
         out(f"last run {ago(found['last_run']['at'], now)}, from {clean(found['last_run']['source'])}")
     if found["next_tick"] is not None:

@@ -232,17 +232,17 @@ def overflowed_window(ctx: Context, task: Task) -> int | None:
 
 
 def rest(ctx: Context, task: Task, plan: routing.Plan, max_wait: float) -> Task:
-    """No candidate may run: wait for the earliest reset, or for a person when only a person can help. Who has waited
-    for too long has lost its point."""
+    """No candidate may run: wait for the earliest reset, or until a hold is lifted; a person is asked about this very
+    task when neither can help. Who has waited for too long has lost its point."""
+    reason, not_before, status = plan.reason, plan.earliest, Status.WAITING
     if plan.earliest is None:
-        why = dict.fromkeys(f"{skipped.name}: {skipped.reason}" for skipped in plan.skipped if skipped.needs_person)
-        return ask_person(ctx, task, f"{plan.reason}: {'; '.join(why)}" if why else plan.reason)
-    not_before: float | None = plan.earliest
-    status, reason = Status.WAITING, plan.reason
+        reason = f"{plan.reason}{routing.stand_in_the_way(plan)}"
+        if not any(skipped.held for skipped in plan.skipped):
+            return ask_person(ctx, task, reason)
     since = queue.waits_since(ctx.store, task.id)
     if since is not None and ctx.clock() - since > max_wait:
-        status, reason, not_before = Status.EXPIRED, f"waited longer than max_wait allows: {plan.reason}", None
-    ctx.say(task, None, f"waits: {reason}" if not_before is not None else reason)
+        status, reason, not_before = Status.EXPIRED, f"waited longer than max_wait allows: {reason}", None
+    ctx.say(task, None, f"waits: {reason}" if status is Status.WAITING else reason)
     return queue.update(
         ctx.store,
         task.id,

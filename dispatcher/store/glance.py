@@ -38,6 +38,7 @@ WHERE lifted_at IS NULL AND (until IS NULL OR until > ?) ORDER BY id
 _NEXT_WAKE = """
 SELECT min(not_before) AS at FROM task WHERE status IN ('queued', 'waiting') AND not_before IS NOT NULL
 """
+_HELD = "SELECT count(*) AS number FROM task WHERE status = 'waiting' AND not_before IS NULL"
 _ATTEMPTS = """
 SELECT task_id AS task, number AS attempt, title, task_status AS status, difficulty, started_at, ended_at,
     coalesce(seconds, ended_at - started_at) AS seconds, candidate, harness, harness_version, model, observed_model,
@@ -63,8 +64,9 @@ _FILTERS = {"task": "task_id = ?", "candidate": "candidate = ?", "status": "task
 
 
 def status(store: Store, now: float) -> Row:
-    """Counts by status, what runs, what needs a person, what is on hold, when a waiting task is tried again."""
-    wake = store.first(_NEXT_WAKE)
+    """Counts by status, what runs, what needs a person, what is on hold, when a waiting task is tried again, how many
+    wait until a person lifts a hold."""
+    wake, held = store.first(_NEXT_WAKE), store.first(_HELD)
     return {
         "counts": {row["status"]: row["number"] for row in store.read("SELECT * FROM task_count WHERE number > 0")},
         "running": _running(store),
@@ -72,6 +74,7 @@ def status(store: Store, now: float) -> Row:
         "person": [*_rows(store, _PERSON), *stuck(store)],
         "holds": _rows(store, _HOLDS, (now,)),
         "next_wake": None if wake is None else wake["at"],
+        "held": 0 if held is None else held["number"],  # tasks that no time will free
         "last_success": _rows(store, LAST_SUCCESS),
         "last_run": _last_run(store),
         "schedule": store.get_meta("cron_schedule") or None,

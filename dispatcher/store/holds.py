@@ -93,6 +93,12 @@ def lift(store: Store, which: int | str, by: str, now: float) -> list[Hold]:
         return [hold_of(row) for row in rows]
 
 
+def wake_untimed(store: Store, now: float) -> None:
+    """Tasks that wait until a hold is lifted become claimable; who has a time waits on."""
+    with store.write(durable=False) as transaction:
+        transaction.execute(_WAKE + " AND not_before IS NULL", {"now": now})
+
+
 def _lift(transaction: Transaction, hold: int, by: str, now: float) -> None:
     transaction.change("hold", hold, {"lifted_at": now, "lifted_by": clean(by, 200)})
     transaction.journal("lift", {"id": hold, "by": by})

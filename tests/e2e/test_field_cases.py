@@ -138,7 +138,7 @@ def test_38_and_142_models_that_are_gone_are_parked_and_one_message_names_them_a
     assert [(hold["scope"], hold["until"]) for hold in held(world)] == [("model", None)] * 3
     for task in (two, three):
         row = world.task(task)
-        assert row["status"] == "needs_human", world.story(task)
+        assert row["status"] == "waiting", world.story(task)
         for number in (1, 2, 3):
             assert f"dispatcher release test/scripted/s{number}" in row["status_reason"]
     assert world.attempts(three) == []

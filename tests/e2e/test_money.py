@@ -205,7 +205,7 @@ def test_claude_is_refused(claude: Purse, path: str, content: str | dict[str, An
     assert claude.run().returncode == 1
 
     row = claude.world.task(task)
-    assert row["status"] == "needs_human", claude.world.story(task)
+    assert row["status"] == "waiting", claude.world.story(task)
     assert words in row["status_reason"]
     assert claude.world.attempts(task) == [], "nothing was started"
     assert claude.world.server is not None
@@ -287,7 +287,7 @@ def test_overage_that_the_credential_does_not_allow_ends_the_run(claude: Purse) 
     assert (held["scope"], held["key"], held["until"]) == ("credential", "test", None)
     assert "already charged" in held["reason"]
     assert "dispatcher release test" in held["reason"]
-    assert claude.world.task(task)["status"] == "needs_human"
+    assert claude.world.task(task)["status"] == "waiting"
 
 
 @pytest.mark.real_cli
