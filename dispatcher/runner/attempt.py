@@ -125,8 +125,15 @@ async def launch(
         supervised = replace(
             supervised, gate_required=True, gate=gate_plan(ctx, task, settings, candidate, place, attempt)
         )
+    return await to_thread.run_sync(write_and_launch, supervised, folder, variables)
+
+
+def write_and_launch(
+    supervised: spec.AttemptSpec, folder: Path, variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Beside the loop, because it waits for the disk."""
     spec.write(supervised)
-    return await to_thread.run_sync(client.launch, folder, variables)
+    return client.launch(folder, variables)
 
 
 def enclose(

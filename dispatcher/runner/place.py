@@ -73,7 +73,9 @@ async def prepare(ctx: Context, task: Task, settings: Settings) -> tuple[Task, P
         raise RepositoryError(f"the repository {target} is gone", hint="bring it back, then try the task again")
     if target is None:
         place.copy.mkdir(parents=True, exist_ok=True)
-        return queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(place.copy)), place
+        with ctx.store.write(durable=False):  # whoever does not find it written comes to the same folder
+            task = queue.update(ctx.store, task.id, ctx.clock(), owner=ctx.owner, copy_path=str(place.copy))
+        return task, place
     identity = identity_of(task)
     if settings.copy_mode is CopyMode.IN_PLACE:
         await take_turn(ctx, task, target)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-TICK = 0.25  # seconds between two looks
+TICK = 0.3  # seconds between two looks
 SETTLE = 0.2  # a worker that lives longer than this is worth loading the translators for
 BUDGET = 32 * 1024 * 1024  # bytes of one file read in one look
 QUICK = 2.0  # grace of a worker that only sleeps on a limit
