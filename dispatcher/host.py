@@ -7,26 +7,45 @@ What cannot be read is no obstacle: it counts as plenty.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
 
-from dispatcher.record import record
-from dispatcher.task import Limits
 from dispatcher.words import plural
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Protocol
+
+    class Room(Protocol):
+        """What must be left: the limits of the configuration that concern the host."""
+
+        @property
+        def max_load_per_core(self) -> float: ...
+        @property
+        def min_free_memory(self) -> int: ...
+        @property
+        def min_free_disk(self) -> int: ...
+
 
 PLENTY = 1 << 62
 UNLIMITED = 1 << 60  # version 1 control groups write a number near 2**63 for "no limit"
 GIB = 1024**3
 WORKER_MEMORY = 700 * 1024**2  # opencode 1.18 takes 530-870 MB, and reaches that seconds after its start
+PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
 
 
-@record
 class Load:
-    """How busy the host is. Bytes; `disk` is the smallest free space among the paths asked about, with its path."""
+    """How busy the host is. Bytes; `disk` is the smallest free space among the paths asked about, with its path.
 
-    per_core: float
-    memory: int
-    disk: int
-    disk_path: str
+    No dataclass: `status` looks at the host too, and their library alone costs a third of it.
+    """
+
+    __slots__ = ("disk", "disk_path", "memory", "per_core")
+
+    def __init__(self, per_core: float, memory: int, disk: int, disk_path: str) -> None:
+        self.per_core = per_core
+        self.memory = memory
+        self.disk = disk
+        self.disk_path = disk_path
 
 
 def name() -> str:
@@ -151,7 +170,7 @@ def measure(paths: Iterable[str]) -> Load:
     return Load(load_per_core(), available_memory(), disk, path)
 
 
-def refusal(load: Load, limits: Limits, starting: int = 0) -> str | None:
+def refusal(load: Load, limits: Room, starting: int = 0) -> str | None:
     """Why no worker may start at this load, in words; None when one may. 0 switches a limit off.
 
     `starting` workers were started just now: what they will take is not in use yet.
@@ -170,7 +189,7 @@ def refusal(load: Load, limits: Limits, starting: int = 0) -> str | None:
     return None
 
 
-def admission(limits: Limits, paths: Iterable[str], starting: int = 0) -> str | None:
+def admission(limits: Room, paths: Iterable[str], starting: int = 0) -> str | None:
     """Why no worker may start now; None when one may. `paths`: where workers write (copies, logs, tmp)."""
     return refusal(measure(paths), limits, starting)
 

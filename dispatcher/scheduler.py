@@ -37,7 +37,6 @@ NEEDS_PERSON = 1
 
 STAGGER = 0.5  # seconds between two starts: a CLI's own start keeps a core busy for two
 FRESH = 10.0  # seconds until a started worker has taken the memory that it needs
-HOST_PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
 WORTH_A_WORD = 10.0  # seconds of a wait for the host
 LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
 CHECKS_GO_ON = "its work is there, its checks go on"
@@ -284,7 +283,7 @@ class Gate:
 
     def patient(self) -> bool:
         """Whether a run that has nothing else to do still waits for the host."""
-        return self.busy is not None and time.monotonic() - self.since < HOST_PATIENCE
+        return self.busy is not None and time.monotonic() - self.since < host.PATIENCE
 
     def waits(self) -> str:
         self.told = True

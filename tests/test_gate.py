@@ -83,7 +83,7 @@ def test_patience_starts_with_the_first_no_and_anew_after_a_yes(
     made, _ = gate(monkeypatch, ["busy", "busy", "busy", None, "busy"], "claude")
     assert not made.patient(), "nobody has said no yet"
     assert not made.open()
-    clock[0] += scheduler.HOST_PATIENCE - 1
+    clock[0] += host.PATIENCE - 1
     assert not made.open()
     assert made.patient()
     clock[0] += 1

@@ -6,10 +6,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from dispatcher import scheduler
+from dispatcher import host, scheduler
 from dispatcher.cli import home
-from dispatcher.cli.render import Column, form, table
-from dispatcher.cli.wording import until
+from dispatcher.cli.render import Column, clean, form, note, table
+from dispatcher.cli.wording import busy, until
 from dispatcher.store import queue
 from dispatcher.task import Status
 
@@ -33,14 +33,23 @@ def show_ready(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
     from dispatcher.config import logs_dir
 
     config = home.configured(explicit)
-    now = time.time()
+    now, logs = time.time(), logs_dir(config.home)
+    against = host.admission(config.limits, scheduler.writing(config, logs))
     with home.existing(explicit, reading=True) as store:
-        rows = [
-            _row(store, planned, now)
-            for planned in scheduler.plan(config, store, logs_dir(config.home), now, os.environ)
-        ]
+        rows = [_row(store, planned, now) for planned in scheduler.plan(config, store, logs, now, os.environ)]
+    _hold_back(rows, against)
     rows.sort(key=lambda row: row["state"] != "ready")  # stable: by number within
     table(rows, COLUMNS, form=form(as_json=as_json, as_csv=as_csv), empty="nothing is queued")
+
+
+def _hold_back(rows: list[dict[str, Any]], against: str | None) -> None:
+    """What only the host keeps from starting says so. `against`: why the host takes no worker now."""
+    for row in rows:
+        row["host_busy"] = against if row["state"] == "ready" else None
+        if row["host_busy"]:
+            row["why"] += ", once the host is free"
+    if against and any(row["host_busy"] for row in rows):
+        note(busy(clean(against)))
 
 
 def waits_for(store: Store, task_id: int) -> list[str]:

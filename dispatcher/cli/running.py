@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dispatcher import scheduler
 from dispatcher.cli import home
 from dispatcher.cli.render import clean, json_out, note, out
-from dispatcher.cli.wording import clock, delivered, duration, money, tokens, until
+from dispatcher.cli.wording import busy, clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
 from dispatcher.store import queue
 from dispatcher.words import of, plural
@@ -165,9 +165,9 @@ def _plan(config: Config, store: Store, logs: Path, asked: scheduler.Options, *,
 
     now = time.time()
     planned = scheduler.plan(config, store, logs, now, os.environ, asked)
-    busy = host.admission(config.limits, scheduler.writing(config, logs))
-    if busy and planned:
-        note(f"nothing would be started now: {clean(busy)}")
+    against = host.admission(config.limits, scheduler.writing(config, logs))
+    if against and planned:
+        note(busy(clean(against)))
     if as_json:
         return json_out([_planned(item) for item in planned])
     for item in planned:

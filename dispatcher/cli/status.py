@@ -6,7 +6,8 @@ import time
 
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, json_out, out, table
-from dispatcher.cli.wording import ago, clock, duration
+from dispatcher.cli.wording import ago, busy, clock, duration
+from dispatcher.errors import DispatcherError
 from dispatcher.words import plural
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ _NOTHING: Row = {
     "held": 0,
     "last_success": [],
 }
-_NOTHING |= {"last_run": None, "schedule": None, "next_tick": None}
+_NOTHING |= {"last_run": None, "schedule": None, "next_tick": None, "host_busy": None, "refused": None}
 
 
 _MOST = 20  # rows of a section
@@ -44,6 +45,7 @@ def show_status(explicit: Path | None, *, every: bool, as_json: bool) -> None:
             found |= glance.status(store, now)
             if every:
                 found["tasks"] = glance.tasks(store)
+    found |= obstacles(folder, found, now)
     if found["schedule"]:
         from dispatcher.cron import next_tick
 
@@ -51,6 +53,34 @@ def show_status(explicit: Path | None, *, every: bool, as_json: bool) -> None:
     if as_json:
         return json_out(found)
     return _print(found, now)
+
+
+def obstacles(folder: Path, found: Row, now: float) -> Row:
+    """What keeps from starting all that waits for nothing but the next run; nothing when nothing does.
+
+    `host_busy`: why the host takes no worker. `refused`: why a run would not even begin.
+    """
+    wake = found["next_wake"]
+    if not found["counts"].get("queued") and (wake is None or wake > now):
+        return {}
+    import os
+
+    from dispatcher import host
+    from dispatcher.config import require_trust, room
+
+    try:
+        needed = room.of(folder, os.environ)
+        require_trust(folder)
+    except DispatcherError as error:
+        return {"refused": error.message}
+    return {"host_busy": host.admission(needed, needed.paths(folder))}
+
+
+def obstacle(found: Row) -> str | None:
+    """The same in one clean line."""
+    if found.get("refused"):
+        return f"no run would begin now: {clean(found['refused'])}"
+    return busy(clean(found["host_busy"])) if found.get("host_busy") else None
 
 
 def _print(found: Row, now: float) -> None:
@@ -61,6 +91,9 @@ def _print(found: Row, now: float) -> None:
         whose = "its run is" if gone == counts["running"] == 1 else f"the run of {gone} is"
         shown[0] += f" ({whose} gone; the next `dispatcher run` goes on)"
     out(f"{clean(found['home'])}: {', '.join(shown) if shown else 'nothing queued yet (dispatcher add BRIEF)'}")
+    against = obstacle(found)
+    if against:
+        out(against)
     if found["next_wake"] is not None:
         out(f"next try {clock(found['next_wake'])} (in {duration(max(0.0, found['next_wake'] - now))})")
     if found["held"]:

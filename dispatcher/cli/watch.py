@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import host
-from dispatcher.cli import home
+from dispatcher.cli import home, status
 from dispatcher.cli.render import clean, on_terminal, out
 from dispatcher.cli.wording import duration, size, until
 from dispatcher.store import Store, glance
@@ -52,7 +52,7 @@ class Screen:
     load: float
     memory: int
     next_wake: float | None
-    notes: list[str] = field(default_factory=list)
+    obstacle: str | None  # to all that could start now, in words
 
 
 def watch_home(explicit: Path | None, *, once: bool, every: float) -> None:
@@ -75,22 +75,23 @@ def _jobs(explicit: Path | None) -> int:
 
 
 def look(store: Store, folder: Path, jobs: int, now: float) -> Screen:
-    status = glance.status(store, now)
+    found = glance.status(store, now)
     folders = {row["task_id"]: row["folder"] for row in store.read(_OPEN)}
-    slots = [{**row, "quiet": _quiet(folders.get(row["id"]), now)} for row in status["running"]]
+    slots = [{**row, "quiet": _quiet(folders.get(row["id"]), now)} for row in found["running"]]
     return Screen(
         home=str(folder),
         now=now,
         jobs=jobs,
-        counts=status["counts"],
+        counts=found["counts"],
         slots=slots,
         queue=[dict(row) for row in store.read(_QUEUE, (_LINES,))],
-        person=status["person"][:_LINES],
+        person=found["person"][:_LINES],
         approvals=[dict(row) for row in store.read(_APPROVALS, (_LINES,))],
-        holds=status["holds"],
+        holds=found["holds"],
         load=host.load_per_core(),
         memory=host.available_memory(),
-        next_wake=status["next_wake"],
+        next_wake=found["next_wake"],
+        obstacle=status.obstacle(status.obstacles(folder, found, now)),
     )
 
 
@@ -118,6 +119,8 @@ def _print_once(screen: Screen) -> None:
     """Plain lines, for a pipe and for `--once`."""
     out(_head(screen))
     out(_load(screen))
+    if screen.obstacle:
+        out(screen.obstacle)
     for title, rows in _lists(screen):
         if rows:
             out(f"\n{title}")
@@ -185,8 +188,10 @@ def draw(screen: Screen, console: Console) -> RenderableType:
     """Panels below each other; each list gets what is left of the height, the queue last."""
     from rich.console import Group
 
-    left = console.height - 4
     parts: list[RenderableType] = [_line(_head(screen), "bold"), _line(_load(screen), "")]
+    if screen.obstacle:
+        parts.append(_line(screen.obstacle, "yellow"))
+    left = console.height - 2 - len(parts)
     for title, rows in _lists(screen):
         if left < 4 or (not rows and title != "Running"):
             continue

@@ -40,6 +40,14 @@ def until(moment: float | None, now: float) -> str:
     return f"until {clock(moment)} (in {duration(max(0.0, moment - now))})"
 
 
+def busy(against: str) -> str:
+    """That the host takes no worker now, why, and what a run does then."""
+    from dispatcher import host
+
+    patience = f"{host.PATIENCE / 60:.0f} min"
+    return f"no worker would start now: {against}; a run waits up to {patience} for the host, from cron it ends with 75"
+
+
 def tokens(count: int | None) -> str:
     if count is None:
         return ""

@@ -4,7 +4,7 @@
     loader.py    models.yaml -> Config, parsed again only when it changed
     build.py     the sections of models.yaml    read.py   one value: type, range, spelling
     workers.py, places.py, starting.py           what each key means
-    model.py     the typed result
+    model.py     the typed result               room.py   the part of it for `status`
     programs.py  where the CLIs are installed
     initial.py   the models.yaml that fits this machine, for `init`
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     """The configuration of a home. Raises ConfigError with file and line; trust is asked for elsewhere."""
+    from dispatcher.config import room
     from dispatcher.config.build import build
     from dispatcher.config.read import Reader, Source
 
@@ -35,7 +36,9 @@ def load(home: Path, environ: Mapping[str, str] | None = None) -> Config:
     text = read_text(file)
     source = Source(str(file), text, environ.get("HOME") or None)
     top = Reader(source, parse(text, home, file, environ))
-    return build(top, home=home, file=file, copies_root=lambda: homes.state_folder(environ) / "copies")
+    config = build(top, home=home, file=file, copies_root=lambda: homes.state_folder(environ) / "copies")
+    room.remember(config, text, environ)
+    return config
 
 
 def outline(home: Path, environ: Mapping[str, str]) -> object:

@@ -25,6 +25,10 @@ Write = Callable[..., Path]
 
 REPORT = "---\nexpect: report\n---\n# {title}\n\nSay something.\n"
 HOSTILE = "evil \x1b[2J\u202e title"
+BUSY = (
+    "no worker would start now: load 9.0 per core is above max_load_per_core 4; "
+    "a run waits up to 15 min for the host, from cron it ends with 75\n"
+)
 
 
 @pytest.fixture
@@ -32,6 +36,13 @@ def story(home: Path) -> Iterator[Story]:
     found = Story(home)
     yield found
     found.store.close()
+
+
+def busy_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "dispatcher.host.admission",
+        lambda limits, paths, starting=0: "load 9.0 per core is above max_load_per_core 4",
+    )
 
 
 def status_of(story: Story, task: int) -> Status:
@@ -266,6 +277,53 @@ def test_status(story: Story, run: Run) -> None:
         assert "1 running, 1 waiting, 1 needs_human" in run("status").out
     assert "evil \\e[2J\\u202e title" in text
     assert "a person lifts it" in text
+
+
+def test_a_busy_host_is_said_wherever_a_task_looks_ready(
+    story: Story, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run would wait for a quarter of an hour without one more word."""
+    assert json.loads(run("status", "--json").out)["host_busy"] is None
+    assert run("ready").err == ""
+    busy_host(monkeypatch)
+    assert "no worker would start" not in run("status").out, "nothing would start anyway"
+    story.task("One")
+    assert run("status").out.splitlines(keepends=True)[1] == BUSY
+    assert BUSY in run("watch", "--once").out
+    said = run("ready")
+    assert said.err == BUSY
+    assert "would go to small, once the host is free" in said.out
+    assert run("ready", "--csv").err == BUSY
+    for rows in (json.loads(run("status", "--json").out), *json.loads(run("ready", "--json").out)):
+        assert rows["host_busy"] == "load 9.0 per core is above max_load_per_core 4"
+    queue.update(story.store, 1, 1.0, status=Status.PAUSED)
+    assert "no worker would start" not in run("status").out
+    assert run("ready").err == ""
+
+
+def test_status_measures_against_the_limits_as_they_are_written_now(story: Story, run: Run) -> None:
+    story.task("One")
+    assert "no worker would start" not in run("status").out
+    models = story.home / "models.yaml"
+    models.write_text(models.read_text("utf-8").replace("min_free_memory: 1MiB", "min_free_memory: 900TiB"), "utf-8")
+    for _ in range(2):  # as it is read, and as it is remembered
+        assert "is below min_free_memory 921600 GiB; a run waits" in run("status").out
+
+
+def test_status_says_why_no_run_would_begin(
+    story: Story, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    story.task("One")
+    models = story.home / "models.yaml"
+    good = models.read_text("utf-8")
+    models.write_text(good.replace("limits:", "limit:"), "utf-8")
+    for words in (["status"], ["watch", "--once"]):
+        said = run(*words)
+        assert said.code == 0
+        assert f"no run would begin now: {models}:15: unknown key 'limit'" in said.out
+    models.write_text(good, "utf-8")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    assert "was not made by `dispatcher init` on this machine" in json.loads(run("status", "--json").out)["refused"]
 
 
 def test_status_lists_what_is_ready_for_review_and_every_task_when_asked(story: Story, run: Run) -> None:
@@ -572,9 +630,9 @@ def test_a_dry_run_says_that_wrong_money_skips_a_candidate(
 
 
 def test_a_dry_run_names_a_busy_host(story: Story, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatcher.host.admission", lambda limits, paths, starting=0: "load 9.0 per core")
+    busy_host(monkeypatch)
     story.task("One")
-    assert "nothing would be started now: load 9.0 per core" in run("run", "--dry-run").err
+    assert BUSY in run("run", "--dry-run").err
 
 
 def test_an_idle_run(story: Story, run: Run) -> None:

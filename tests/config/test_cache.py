@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dispatcher import strict_yaml
-from dispatcher.config import homes, load
+from dispatcher.config import homes, load, room
 from dispatcher.errors import ConfigError
 from tests.config.samples import EXAMPLE, LEAST, environ_of, load_text
 
@@ -119,3 +119,49 @@ def test_what_is_imported_for_an_unchanged_file(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.stdout.split() == []
+
+
+# --- the part for `status` ---
+
+
+def room_of(folder: Path) -> Path:
+    return homes.record_path(folder / "home", environ_of(folder), "room")
+
+
+def test_the_room_that_status_asks_for_is_what_the_file_says(tmp_path: Path) -> None:
+    limits = "limits: {max_load_per_core: 1.5, min_free_memory: 3GiB, min_free_disk: 4GiB}\n"
+    environ = environ_of(tmp_path)
+    load_text(tmp_path, LEAST)
+    (tmp_path / "home" / "models.yaml").write_text(f"{LEAST}{limits}copies: {{root: /big/copies}}\n", encoding="utf-8")
+    for _ in range(2):  # read, and remembered
+        found = room.of(tmp_path / "home", environ)
+        assert (found.max_load_per_core, found.min_free_memory, found.min_free_disk) == (1.5, 3 << 30, 4 << 30)
+        assert found.paths(tmp_path / "home") == (str(tmp_path / "home" / "logs"), "/big/copies")
+
+
+def test_the_room_is_remembered_without_the_rest(tmp_path: Path) -> None:
+    load_text(tmp_path, LEAST)
+    script = (
+        "import os, sys; from pathlib import Path; from dispatcher.config import room\n"
+        "room.of(Path(sys.argv[1]), os.environ); print('dispatcher.config.loader' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "home")],
+        env=environ_of(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"program": "0.0.0"}, {"room": None}, {"room": {}}, {"room": {"max_load_per_core": "much"}}, {"text": ""}],
+)
+def test_a_remembered_room_that_does_not_fit_is_replaced(tmp_path: Path, change: dict[str, Any]) -> None:
+    load_text(tmp_path, LEAST)
+    good = json.loads(room_of(tmp_path).read_text("utf-8"))
+    room_of(tmp_path).write_text(json.dumps({**good, **change}), encoding="utf-8")
+    assert room.of(tmp_path / "home", environ_of(tmp_path)).min_free_memory == 1 << 30
+    assert json.loads(room_of(tmp_path).read_text("utf-8")) == good
