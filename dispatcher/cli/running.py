@@ -11,7 +11,7 @@ from dispatcher.cli import home
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.cli.wording import busy, clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
-from dispatcher.store import queue
+from dispatcher.store import glance, queue
 from dispatcher.words import of, plural
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run_queue(
         if task_id is not None:
             queue.get(store, task_id)  # a wrong number is an error, not an empty queue
         if dry_run:
-            asked = scheduler.Options(task_id=task_id, batch=batch)
+            asked = scheduler.Options(task_id=task_id)  # `batch` only names what --add queues
             _plan(config, store, logs_dir(config.home), asked, as_json=as_json)
             return 0 if all_read else _WRONG_INPUT
         options = scheduler.Options(
@@ -67,7 +67,8 @@ def run_queue(
             tell=_tell,
         )
         summary = scheduler.run(config, store, logs_dir(config.home), options)
-    _report(summary, as_json=as_json)
+        behind = glance.left_behind(store, task_id)
+    _report(summary, behind, as_json=as_json)
     return summary.exit_code or (0 if all_read else _WRONG_INPUT)
 
 
@@ -106,7 +107,7 @@ def say(task: Task, attempt: Attempt | None, text: str) -> None:
     note(f"{time.strftime('%H:%M:%S')} task {task.id}{who}: {clean(text)}")
 
 
-def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
+def _report(summary: scheduler.Summary, behind: list[dict[str, Any]], *, as_json: bool) -> None:
     now = time.time()
     if as_json:
         json_out(
@@ -117,6 +118,7 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
                 "held": summary.held,
                 "note": summary.note,
                 "batches": summary.batches,
+                "left_behind": behind,
             }
         )
     else:
@@ -128,6 +130,8 @@ def _report(summary: scheduler.Summary, *, as_json: bool) -> None:
             out("nothing to do")
         for batch in summary.batches:
             _batch(batch)
+        for group in behind:
+            out(group["reason"])
     if summary.note:
         note(clean(summary.note))
     if summary.waiting_until is not None:

@@ -27,7 +27,8 @@ WHERE status IN ('needs_human', 'awaiting_approval', 'failed') ORDER BY id
 _STUCK = """
 SELECT t.id, t.status, t.title, n.id AS needs, n.status AS needs_status FROM task t
 JOIN dependency d ON d.task_id = t.id JOIN task n ON n.id = d.needs_task_id
-WHERE t.status IN ('queued', 'waiting') AND n.status IN ('rejected', 'cancelled', 'expired') ORDER BY t.id, n.id
+WHERE t.status IN ('queued', 'waiting') AND n.status IN ('rejected', 'cancelled', 'expired', 'failed')
+ORDER BY t.id, n.id
 """
 _REVIEW = "SELECT id, title, branch FROM task WHERE status = 'needs_review' ORDER BY id LIMIT 21"
 _TASKS = "SELECT id, status, title, status_reason AS reason FROM task ORDER BY id"
@@ -60,6 +61,7 @@ SELECT candidate, (
     SELECT ended_at FROM attempt WHERE candidate = name.candidate AND {SUCCESS} ORDER BY started_at DESC LIMIT 1
 ) AS at FROM name WHERE candidate IS NOT NULL
 """
+_NAMED = 5  # tasks in one sentence
 _FILTERS = {"task": "task_id = ?", "candidate": "candidate = ?", "status": "task_status = ?"}
 
 
@@ -85,10 +87,35 @@ def stuck(store: Store) -> list[Row]:
     """Tasks that come after one that was given up: without a person they wait for ever."""
     rows = _rows(store, _STUCK)
     for row in rows:
-        needs = row.pop("needs")
-        row["reason"] = f"waits for task {needs}, which is {row.pop('needs_status')}: "
-        row["reason"] += f"dispatcher retry {needs}, or cancel {row['id']}"
+        row["reason"] = f"waits {_for(row['needs'], row['needs_status'], [row['id']])}"
+        del row["needs"], row["needs_status"]
     return rows
+
+
+def left_behind(store: Store, task_id: int | None = None) -> list[Row]:
+    """The same tasks (or one of them), one row for each that they come after: a run has no room for a line each."""
+    found: dict[int, Row] = {}
+    for row in _rows(store, _STUCK):
+        if task_id in (None, row["id"]):
+            group = found.setdefault(row["needs"], {"needs": row["needs"], "status": row["needs_status"], "tasks": []})
+            group["tasks"].append(row["id"])
+    for group in found.values():
+        tasks = group["tasks"]
+        words = _for(group["needs"], group["status"], tasks)
+        group["reason"] = f"{_named(tasks)} {'waits' if len(tasks) == 1 else 'wait'} {words}"
+    return list(found.values())
+
+
+def _for(needs: int, status: str, tasks: Sequence[int]) -> str:
+    give_up = " ".join(map(str, tasks)) if len(tasks) <= _NAMED else "them"
+    return f"for task {needs}, which is {status}: dispatcher retry {needs}, or cancel {give_up}"
+
+
+def _named(tasks: Sequence[int]) -> str:
+    if len(tasks) == 1:
+        return f"task {tasks[0]}"
+    more = f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else ""
+    return f"tasks {', '.join(map(str, tasks[:_NAMED]))}{more}"
 
 
 def _running(store: Store) -> list[Row]:

@@ -326,6 +326,38 @@ def test_status_says_why_no_run_would_begin(
     assert "was not made by `dispatcher init` on this machine" in json.loads(run("status", "--json").out)["refused"]
 
 
+def test_what_stays_behind_one_that_was_given_up_is_named(story: Story, run: Run) -> None:
+    """Nothing ever claims it: without a word it would lie in the queue for ever. A run says it in one line a group."""
+    gone = story.task("Gone")
+    queue.update(story.store, gone.id, 1.0, status=Status.CANCELLED)
+    broken = story.task("Broken")
+    story.claim(broken)
+    story.rest(broken, Status.FAILED, "our fault")
+    for number in range(7):
+        story.task(f"Then {number}", after=(gone.id,))
+    story.task("Last", after=(broken.id, gone.id))
+
+    text = run("status").out
+    assert "waits for task 1, which is cancelled: dispatcher retry 1, or cancel 3" in text
+    reasons = {row["id"]: row["reason"] for row in json.loads(run("status", "--json").out)["person"]}
+    assert reasons[9] == "waits for task 1, which is cancelled: dispatcher retry 1, or cancel 9"
+    assert reasons[10] == "waits for task 2, which is failed: dispatcher retry 2, or cancel 10"
+
+    said = run("run")
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "nothing to do",
+        "tasks 3, 4, 5, 6, 7 and 3 more wait for task 1, which is cancelled: dispatcher retry 1, or cancel them",
+        "task 10 waits for task 2, which is failed: dispatcher retry 2, or cancel 10",
+    ]
+    [group, other] = json.loads(run("run", "--json").out)["left_behind"]
+    assert (group["needs"], group["status"], group["tasks"]) == (1, "cancelled", [3, 4, 5, 6, 7, 8, 9, 10])
+    assert other["tasks"] == [10]
+    assert run("run", "--task", "10").out.count("task 10 waits for task") == 2
+    assert run("cancel", *map(str, range(3, 9))).code == 0
+    assert "tasks 9, 10 wait for task 1, which is cancelled: dispatcher retry 1, or cancel 9 10" in run("run").out
+
+
 def test_status_lists_what_is_ready_for_review_and_every_task_when_asked(story: Story, run: Run) -> None:
     for number in range(22):
         task = story.task(f"Done {number + 1:02d}")
@@ -653,10 +685,12 @@ def test_run_add_queues_what_is_new_and_names_what_is_wrong(
 ) -> None:
     brief(REPORT.format(title="fine"), "briefs/b.md")
     brief("---\nnonsense: 1\n---\n# x\n", "briefs/a.md")
-    said = run("run", "--add", str(tmp_path / "briefs"), "--dry-run")
+    story.task("also started by that run")
+    said = run("run", "--add", str(tmp_path / "briefs"), "--batch", "night", "--dry-run")
     assert said.code == 2
+    assert "also started by that run" in said.out
     assert said.err.splitlines()[0].startswith(f"error: {tmp_path}/briefs/a.md:2: ")
-    assert [task.title for task in queue.tasks(story.store)] == ["fine"]
+    assert [task.title for task in queue.tasks(story.store)] == ["also started by that run", "fine"]
 
 
 def test_an_untrusted_home_runs_nothing(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

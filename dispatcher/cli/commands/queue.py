@@ -107,7 +107,7 @@ def run(
 
     Exit codes: 0 fine, also with nothing to do; 1 this run left a task that needs a person; 2 wrong usage or
     configuration, or nothing can be written; 70 a fault of the program itself; 75 work is left but every model is on
-    hold (stderr says until when); 130 a second Ctrl-C, 143 SIGTERM ended workers.
+    hold (stderr says until when) or the host is busy; 130 a second Ctrl-C, 143 SIGTERM ended workers.
     """
     from dispatcher.cli.running import run_queue
 
