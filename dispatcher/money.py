@@ -1,4 +1,4 @@
-"""What would make a run spend other money than its credential says, found before any process starts.
+"""What would make a run spend other money than its credential says, or none at all, found before any process starts.
 
 The environment of a worker is built from nothing (`environment.py`); what that cannot remove is looked for here: the
 settings, stored logins and configuration that a CLI reads by itself, and keys in files of the project. Names and paths
@@ -85,6 +85,15 @@ def problems(
         yield from _dotenv(candidate, variables, folder)
 
 
+def no_login(candidate: Candidate, variables: Mapping[str, str]) -> tuple[str, str] | None:
+    """That the CLI has nothing stored that could pay, and what to do. None when it has, or when none is needed.
+
+    Only whether it is there: that it has run out shows at a run. `variables` is the worker's environment.
+    """
+    look = {"claude": _no_claude_login, "opencode": _no_opencode_login}.get(candidate.harness)
+    return None if look is None or candidate.credential.env else look(candidate, variables)
+
+
 # --- what every harness shares ------------------------------------------------------------------------------------
 
 
@@ -148,6 +157,19 @@ def _claude(
     yield from _named(credential, variables)
     if credential.billing is Billing.SUBSCRIPTION and "ANTHROPIC_API_KEY" in credential.env:
         yield "ANTHROPIC_API_KEY is a metered key", "say `billing: metered`, or take it out of `env:`"
+    logins, state, settings = _claude_files(variables)
+    if trusted and folder is not None:
+        settings.append(folder / ".claude/settings.json")
+    for file in settings:
+        yield from _claude_settings(credential, variables, file, _object(file))
+    for name, value in variables.items():
+        if name.startswith("CLAUDE_CODE_USE_") and value.lower() not in _OFF and name not in credential.env:
+            yield f"{name} is set", f"name it in `env:` of {credential.name} if that is who pays"
+    yield from _claude_login(credential, variables, logins, state)
+
+
+def _claude_files(variables: Mapping[str, str]) -> tuple[Path, Path, list[Path]]:
+    """Its login, its state, and whatever may hold settings, the state included."""
     home = Path(variables.get("HOME", "/"))
     own = variables.get("CLAUDE_CONFIG_DIR")
     config = Path(own) if own else home / ".claude"
@@ -159,14 +181,21 @@ def _claude(
         config / "settings.json",
         state,
     ]
-    if trusted and folder is not None:
-        settings.append(folder / ".claude/settings.json")
-    for file in settings:
-        yield from _claude_settings(credential, variables, file, _object(file))
-    for name, value in variables.items():
-        if name.startswith("CLAUDE_CODE_USE_") and value.lower() not in _OFF and name not in credential.env:
-            yield f"{name} is set", f"name it in `env:` of {credential.name} if that is who pays"
-    yield from _claude_login(credential, variables, config / ".credentials.json", state)
+    return config / ".credentials.json", state, settings
+
+
+def _no_claude_login(candidate: Candidate, variables: Mapping[str, str]) -> tuple[str, str] | None:
+    """claude 2.1 without any of these: "Not logged in", before the first request."""
+    logins, state, settings = _claude_files(variables)
+    if any(variables.get(name) for name in _CLAUDE_KEYS):
+        return None
+    if _object(logins).get("claudeAiOauth") or _object(state).get("primaryApiKey"):
+        return None
+    for found in map(_object, settings):
+        if found.get("apiKeyHelper") or any(_inner(found, "env").get(name) for name in _CLAUDE_KEYS):
+            return None
+    own = f"CLAUDE_CONFIG_DIR={logins.parent} " if variables.get("CLAUDE_CONFIG_DIR") else ""
+    return f"claude has no login in {logins}", f"start `{own}claude` once, and /login"
 
 
 def _claude_settings(
@@ -212,11 +241,9 @@ def _opencode(
 ) -> Iterator[tuple[str, str]]:
     credential, provider = candidate.credential, candidate.provider
     yield from _named(credential, variables)
-    home = Path(variables.get("HOME", "/"))
-    logins = _below(variables, "XDG_DATA_HOME", home / ".local/share") / "opencode/auth.json"
-    yield from _opencode_login(candidate, variables, logins)
+    yield from _opencode_login(candidate, variables, _opencode_logins(variables))
     url: tuple[str, str] | None = None
-    for file in _opencode_files(variables, home, folder if trusted else None):
+    for file in _opencode_files(variables, folder if trusted else None):
         entry = _inner(_object(file, comments=True), "provider", provider)
         for where, text in _addresses(entry, candidate.model):
             text = _resolved(text, variables)
@@ -236,8 +263,24 @@ def _opencode(
         )
 
 
-def _opencode_files(variables: Mapping[str, str], home: Path, project: Path | None) -> Iterator[Path]:
+def _opencode_logins(variables: Mapping[str, str]) -> Path:
+    return _below(variables, "XDG_DATA_HOME", Path(variables.get("HOME", "/")) / ".local/share") / "opencode/auth.json"
+
+
+def _no_opencode_login(candidate: Candidate, variables: Mapping[str, str]) -> tuple[str, str] | None:
+    """opencode's own free models need no account; a provider that its configuration describes may need none."""
+    provider, logins = candidate.provider, _opencode_logins(variables)
+    if (provider == "opencode" and _is_free(candidate.credential)) or _inner(_object(logins), provider):
+        return None
+    files = _opencode_files(variables, None)
+    if any(_inner(_object(file, comments=True), "provider", provider) for file in files):
+        return None
+    return f"opencode has no login for {provider} in {logins}", f"opencode auth login (provider {provider})"
+
+
+def _opencode_files(variables: Mapping[str, str], project: Path | None) -> Iterator[Path]:
     """Later ones win. OPENCODE_CONFIG and OPENCODE_CONFIG_DIR count when they reach the worker."""
+    home = Path(variables.get("HOME", "/"))
     folders = [
         MANAGED / "opencode",
         _below(variables, "XDG_CONFIG_HOME", home / ".config") / "opencode",

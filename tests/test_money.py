@@ -218,3 +218,74 @@ def test_refusing_names_the_candidate_and_what_to_do(tmp_path: Path) -> None:
         refuse(candidate, {"HOME": str(tmp_path)}, tmp_path)
     assert refused.value.hint
     refuse(Candidate("s", "scripted", "scripted/s1", KEY), {"HOME": str(tmp_path)}, tmp_path)
+
+
+# --- no login at all ---
+
+
+def missing(
+    root: Path,
+    credential: Credential,
+    files: Files,
+    harness: str = "claude",
+    model: str = "claude-sonnet-5-5",
+    variables: Mapping[str, str] = NONE,
+) -> tuple[str, str] | None:
+    look(root, credential, files)  # writes them
+    return money.no_login(Candidate("one", harness, model, credential), {"HOME": str(root / "home"), **variables})
+
+
+@pytest.mark.parametrize(
+    ("credential", "files", "variables", "there"),
+    [
+        (PLAN, {}, {}, False),
+        (PLAN, {"home/.claude/.credentials.json": "{}"}, {}, False),
+        (PLAN, {"home/.claude/.credentials.json": LOGIN}, {}, True),
+        (PLAN, {}, {"CLAUDE_CODE_OAUTH_TOKEN": SECRET}, True),
+        (BARE, {}, {}, False),
+        (BARE, {"home/.claude.json": {"primaryApiKey": SECRET}}, {}, True),
+        (BARE, {SETTINGS: {"apiKeyHelper": "x"}}, {}, True),
+        (BARE, {SETTINGS: {"env": {"ANTHROPIC_API_KEY": SECRET}}}, {}, True),
+        (KEY, {}, {}, True),  # what it names is asked for elsewhere
+    ],
+)
+def test_a_claude_without_a_login_is_noticed(
+    tmp_path: Path, credential: Credential, files: Files, variables: dict[str, str], there: bool
+) -> None:
+    found = missing(tmp_path, credential, files, variables=variables)
+    assert (found is None) is there
+    if found is not None:
+        assert found == (
+            f"claude has no login in {tmp_path}/home/.claude/.credentials.json",
+            "start `claude` once, and /login",
+        )
+
+
+def test_a_login_is_looked_for_in_the_config_dir_of_its_credential(tmp_path: Path) -> None:
+    own = {"CLAUDE_CONFIG_DIR": str(tmp_path / "own")}
+    found = missing(tmp_path, PLAN, {"home/.claude/.credentials.json": LOGIN}, variables=own)
+    assert found is not None
+    assert f"CLAUDE_CONFIG_DIR={tmp_path}/own claude" in found[1]
+    assert missing(tmp_path, PLAN, {"own/.credentials.json": LOGIN}, variables=own) is None
+
+
+@pytest.mark.parametrize(
+    ("credential", "model", "files", "there"),
+    [
+        (FREE, "opencode/big-pickle", {}, True),
+        (BARE, "opencode/gpt", {}, False),
+        (BARE, "opencode/gpt", stored("opencode", "api"), True),
+        (FREE, "openrouter/x/y:free", {}, False),
+        (FREE, "openrouter/x/y:free", stored("openrouter", "api"), True),
+        (PLAN, "anthropic/claude-sonnet-5-5", stored("openai", "oauth"), False),
+        (BARE, "openai/gpt", {GLOBAL: configured(baseURL=URL)}, True),
+        (OPENAI, "openai/gpt", {}, True),  # what it names is asked for elsewhere
+    ],
+)
+def test_an_opencode_without_a_login_is_noticed(
+    tmp_path: Path, credential: Credential, model: str, files: Files, there: bool
+) -> None:
+    found = missing(tmp_path, credential, files, "opencode", model)
+    assert (found is None) is there
+    if found is not None:
+        assert found[0] == f"opencode has no login for {model.split('/')[0]} in {tmp_path}/{AUTH}"

@@ -9,10 +9,12 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from dispatcher import __version__, harness, host, programs
+from dispatcher import __version__, host
+from dispatcher.cli import doctor_workers as workers
 from dispatcher.cli import home
+from dispatcher.cli.finding import BAD, OK, UNSEEN, WARN, Finding
 from dispatcher.cli.progress import counted
 from dispatcher.cli.render import Column, clean, json_out, note, out, table
 from dispatcher.cli.wording import plural, size
@@ -20,18 +22,6 @@ from dispatcher.errors import DispatcherError
 
 if TYPE_CHECKING:
     from dispatcher.config import Config
-    from dispatcher.task import Candidate
-
-OK, WARN, BAD = "ok", "warn", "bad"
-_REAL = ("opencode", "claude")
-
-
-class Finding(NamedTuple):
-    area: str
-    state: str
-    text: str
-    hint: str = ""
-
 
 Look = Callable[[], Iterator[Finding]]
 
@@ -40,11 +30,14 @@ def examine(explicit: Path | None, repo: Path | None, *, login: bool, as_json: b
     folder = home.find(explicit, may_be_missing=True)
     looks: list[tuple[str, Look]] = [("program", _program), ("home", lambda: _home(folder))]
     config = _config(folder)
+    looks.append(("CLIs", lambda: workers.clis(config)))
+    if config is not None:
+        looks += [
+            ("models", lambda: workers.models(config)),
+            ("credentials", lambda: workers.credentials(config)),
+            ("who pays", lambda: workers.who_pays(config)),
+        ]
     looks += [
-        ("CLIs", lambda: _clis(config)),
-        ("models", lambda: _models(config)),
-        ("credentials", lambda: _credentials(config)),
-        ("who pays", lambda: _who_pays(config)),
         ("git", lambda: _git(repo)),
         ("repository", lambda: _repository_code(repo, config)),
         ("host", lambda: _machine(folder, config)),
@@ -69,8 +62,9 @@ def _print(findings: list[Finding], *, as_json: bool) -> None:
     for finding in findings:
         if finding.state != OK and finding.hint:
             note(f"{finding.area}: {clean(finding.text)}\n  hint: {clean(finding.hint)}")
-    bad = sum(finding.state == BAD for finding in findings)
-    out(f"{bad} broken, {sum(finding.state == WARN for finding in findings)} to look at")
+    numbers = {state: sum(finding.state == state for finding in findings) for state in (BAD, WARN, UNSEEN)}
+    unseen = f", {numbers[UNSEEN]} not looked at" if numbers[UNSEEN] else ""
+    out(f"{numbers[BAD]} broken, {numbers[WARN]} to look at{unseen}")
     return None
 
 
@@ -117,131 +111,6 @@ def _home(folder: Path) -> Iterator[Finding]:
         )
     for warning in config.warnings:
         yield Finding("home", WARN, warning)
-
-
-def _clis(config: Config | None) -> Iterator[Finding]:
-    from dispatcher.config import find_program
-
-    wanted = {candidate.harness for candidate in config.roster.candidates.values()} if config else set(_REAL)
-    for name in sorted(wanted | set(_REAL)):
-        command = find_program(name, config, os.environ)
-        if command is None:
-            state = BAD if config and name in wanted else WARN
-            yield Finding("CLIs", state, f"{name} is not installed", f"install it, or set harnesses.{name}.path")
-            continue
-        yield _version(name, command)
-
-
-def _version(name: str, command: tuple[str, ...]) -> Finding:
-    one = harness.get(name)
-    path = " ".join(command)
-    said = programs.ask_version(command)
-    if said is None:
-        return Finding("CLIs", BAD, f"{name}: {path} does not tell its version", f"run: {path} --version")
-    if not one.version_ok(said):
-        return Finding(
-            "CLIs",
-            BAD,
-            f"{name} {said} ({path}) is of a major version that was not tried (tried: {one.tested})",
-            "set `allow_untested: true` on its candidates to run it all the same",
-        )
-    return Finding("CLIs", OK, f"{name} {said} ({path}); tried with {one.tested}")
-
-
-def _models(config: Config | None) -> Iterator[Finding]:
-    if config is None:
-        return
-    candidates = list(config.roster.candidates.values())
-    mine = [candidate for candidate in candidates if candidate.harness == "opencode"]
-    known = _opencode_models(config) if mine else None
-    if mine and known is None:
-        yield Finding(
-            "models", WARN, "opencode does not list its models, so ids were not compared", "run: opencode models"
-        )
-    for candidate in candidates:
-        yield _model(candidate, known)
-
-
-def _model(candidate: Candidate, known: frozenset[str] | None) -> Finding:
-    label = f"{candidate.name}: {candidate.model}"
-    if candidate.floating:
-        return Finding(
-            "models", WARN, f"{label} is an alias: which model it means can change any day; the log records it"
-        )
-    if candidate.harness == "opencode" and known is not None and candidate.model not in known:
-        near = _nearest(candidate.model, known)
-        return Finding(
-            "models",
-            BAD,
-            f"{label} is not in `opencode models`",
-            f"did you mean {near}?" if near else "opencode models",
-        )
-    if candidate.harness == "claude":
-        return Finding(
-            "models", OK, f"{label}; claude lists no models: a wrong id shows at the first run or with --login"
-        )
-    return Finding("models", OK, label)
-
-
-def _opencode_models(config: Config) -> frozenset[str] | None:
-    import subprocess
-
-    from dispatcher.config import find_program
-
-    command = find_program("opencode", config, os.environ)
-    if command is None:
-        return None
-    environ = {**os.environ, "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    try:
-        done = subprocess.run(
-            [*command, "models"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False, env=environ
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    ids = frozenset(line.strip() for line in done.stdout.decode("utf-8", "replace").splitlines() if "/" in line)
-    return ids if done.returncode == 0 and ids else None
-
-
-def _nearest(model: str, known: frozenset[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(model, sorted(known), n=1)), None)
-
-
-def _credentials(config: Config | None) -> Iterator[Finding]:
-    """Names only; what a variable holds is never read."""
-    if config is None:
-        return
-    for credential in config.credentials.values():
-        unset = [name for name in credential.env if not os.environ.get(name)]
-        if unset:
-            yield Finding(
-                "credentials", WARN, f"{credential.name}: {', '.join(unset)} not set here", "cron needs it too"
-            )
-        else:
-            yield Finding("credentials", OK, f"{credential.name}: {credential.billing}")
-
-
-def _who_pays(config: Config | None) -> Iterator[Finding]:
-    """What would be refused at the start of a run: settings, logins and addresses that pay otherwise."""
-    if config is None:
-        return
-    from dispatcher import environment, money
-
-    wrong: dict[tuple[str, str], list[str]] = {}
-    for candidate in config.roster.candidates.values():
-        worker = environment.build(
-            os.environ,
-            passed=config.environment_pass,
-            credential=candidate.credential,
-            harness=candidate.harness,
-            marker="doctor",
-            extra=config.harness(candidate.harness).env,
-        )
-        for text, fix in money.problems(candidate, worker.variables, None):
-            wrong.setdefault((text, fix), []).append(candidate.name)
-    for (text, fix), names in wrong.items():
-        yield Finding("who pays", WARN, f"{', '.join(names)} would be refused: {text}", fix)
 
 
 def _git(repo: Path | None) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher import environment, harness
-from dispatcher.cli.doctor import BAD, OK, WARN, Finding
+from dispatcher.cli.finding import BAD, OK, UNSEEN, Finding
 from dispatcher.harness.base import RunRequest
 from dispatcher.task import EndReason, ExitRecord, PromptKind, Tools
 
@@ -38,7 +38,7 @@ def _try(candidate: Candidate, config: Config) -> Finding:
 
     program = find_program(candidate.harness, config, os.environ)
     if program is None:
-        return Finding("login", WARN, f"{candidate.name}: {candidate.harness} is not installed")
+        return Finding("login", UNSEEN, f"{candidate.name}: not tried, since {candidate.harness} is not installed")
     with tempfile.TemporaryDirectory(prefix="dispatcher-login-") as name:
         folder = Path(name)
         (folder / "work").mkdir()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher import money
-from dispatcher.cli import doctor, tail
+from dispatcher.cli import tail
 from dispatcher.config import initial
 from dispatcher.store import holds, queue
 from dispatcher.store.locks import RunnerLock
@@ -733,12 +733,6 @@ def test_init_says_whose_money_each_level_spends(
     assert "trivial, easy: free models, no account" in lines
     assert any(line.startswith("medium, hard: SPENDS MONEY through ANTHROPIC_API_KEY") for line in lines)
     assert run("trust", "--home", str(tmp_path / "fresh")).out.startswith("trusted: ")
-
-
-def test_doctor_hints_are_things_to_do() -> None:
-    assert doctor._machine_hint("load 9.0 per core is above max_load_per_core 4").startswith("wait")
-    assert "dispatcher prune" in doctor._machine_hint("1 GiB free at / is below min_free_disk 2 GiB")
-    assert doctor._git_hint("git knows no user.name and user.email here").startswith("git config --global user.name '")
 
 
 def test_doctor_finds_what_would_go_wrong(
