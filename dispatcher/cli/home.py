@@ -46,6 +46,11 @@ def configured(explicit: Path | None) -> Config:
     return load(home)
 
 
+def next_step(home: Path) -> str:
+    """What to do in a home where nothing was queued yet."""
+    return "dispatcher add BRIEF" if (home / "models.yaml").exists() else "it has no models.yaml: dispatcher init"
+
+
 def has_store(home: Path) -> bool:
     """Whether something was ever queued there. Asking makes nothing, not even the folder.
 
@@ -75,7 +80,7 @@ def existing(explicit: Path | None, *, reading: bool = False) -> Iterator[Store]
     """The store of a home in which something was queued before; looking around creates nothing."""
     home = find(explicit)
     if not has_store(home):
-        raise BadInput(f"nothing was ever queued in {home}", hint="queue something with: dispatcher add BRIEF")
+        raise BadInput(f"nothing was ever queued in {home}", hint=next_step(home))
     with opened(home, reading=reading) as found:
         yield found
 

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from dispatcher import host, scheduler
+from dispatcher import host, routing, scheduler
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, form, note, table
 from dispatcher.cli.wording import busy, until
@@ -75,6 +75,9 @@ def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, 
         state, why = "waiting", f"{task.status_reason or plan.reason}, {until(task.not_before, now)}"
     elif task.next.settle is not None:
         return _line(store, task, "ready", plan.reason, None)
+    elif not plan.choices and plan.earliest is None and not plan.walked:
+        state = "waiting" if any(skipped.held for skipped in plan.skipped) else "refused"
+        why = f"{plan.reason}{routing.stand_in_the_way(plan)}"
     elif not plan.choices:
         when = f", {until(plan.earliest, now)}" if plan.earliest is not None else ""
         state, why = "waiting", plan.reason + when

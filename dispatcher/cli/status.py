@@ -90,7 +90,7 @@ def _print(found: Row, now: float) -> None:
     if gone:
         whose = "its run is" if gone == counts["running"] == 1 else f"the run of {gone} is"
         shown[0] += f" ({whose} gone; the next `dispatcher run` goes on)"
-    out(f"{clean(found['home'])}: {', '.join(shown) if shown else 'nothing queued yet (dispatcher add BRIEF)'}")
+    out(f"{clean(found['home'])}: {', '.join(shown) if shown else _nothing(found['home'])}")
     against = obstacle(found)
     if against:
         out(against)
@@ -112,6 +112,12 @@ def _print(found: Row, now: float) -> None:
         _more(counts.get("needs_review", 0))
     _section("On hold", found["holds"], _HOLD_COLUMNS)
     _section("Last success", found["last_success"], _success_columns(now))
+
+
+def _nothing(folder: str) -> str:
+    from pathlib import Path
+
+    return f"nothing queued yet ({home.next_step(Path(folder))})"
 
 
 def _section(title: str, rows: list[Row], columns: list[Column]) -> None:

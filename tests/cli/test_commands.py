@@ -249,10 +249,12 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def test_looking_makes_nothing(tmp_path: Path, home: Path, run: Run) -> None:
     nowhere = tmp_path / "nothing-in-it"
     nowhere.mkdir()
-    assert run("status", "--home", str(nowhere)).out == f"{nowhere}: nothing queued yet (dispatcher add BRIEF)\n"
+    hint = "it has no models.yaml: dispatcher init"
+    assert run("status", "--home", str(nowhere)).out == f"{nowhere}: nothing queued yet ({hint})\n"
     for words in (["log"], ["show", "1"], ["holds"], ["tail", "1"], ["cancel", "1"]):
         said = run(*words, "--home", str(nowhere))
         assert (said.code, said.err.splitlines()[0]) == (2, f"error: nothing was ever queued in {nowhere}")
+        assert said.err.splitlines()[1] == f"hint: {hint}"
     assert list(nowhere.iterdir()) == []
 
 
@@ -645,6 +647,19 @@ def test_a_dry_run_names_what_a_run_would_refuse(story: Story, run: Run, reposit
     [refusal] = planned["refusals"]
     assert refusal["needs_person"]
     assert "7.0.0 is of a major version that was not tried" in refusal["reason"]
+
+
+def test_ready_says_which_cli_is_missing_as_the_run_would(story: Story, run: Run) -> None:
+    """It said "waiting" and "a person must help", and not with what."""
+    models = (story.home / "models.yaml").read_text(encoding="utf-8")
+    models = models.replace("harness: scripted, model: demo/", "harness: opencode, model: opencode/")
+    (story.home / "models.yaml").write_text(f"{models}harnesses: {{opencode: {{path: /no/where}}}}\n", encoding="utf-8")
+    task = story.task("One")
+    [row] = json.loads(run("ready", "--json").out)
+    assert row["state"] == "refused"
+    assert "small, large: opencode is not installed" in row["why"]
+    assert run("run").code == 1
+    assert queue.get(story.store, task.id).status_reason == row["why"]
 
 
 def test_a_dry_run_says_that_wrong_money_skips_a_candidate(
