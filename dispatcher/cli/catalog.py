@@ -30,7 +30,7 @@ COMMANDS = (
     Entry("init", "start", START, "Write a models.yaml that fits this machine."),
     Entry("trust", "start", START, "Allow the configuration of a home to run commands here."),
     Entry("completion", "start", START, "Make TAB know commands, task numbers and models."),
-    Entry("doctor", "start", START, "Check CLIs, models, git, disk and this repository."),
+    Entry("doctor", "start", START, "Check CLIs, models, logins, git, disk and this repository."),
     Entry("new", "queue", QUEUE, "Write a new brief to fill in."),
     Entry("add", "queue", QUEUE, "Queue briefs: files, a folder, or - for stdin."),
     Entry("edit", "queue", QUEUE, "Change the brief of a task that is not running."),

@@ -91,11 +91,12 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Check CLIs, models, git, disk and this repository.
+    """Check CLIs, models, logins, git, disk and this repository.
 
-    Paths and versions of the CLIs and whether they were tried, whether each pinned model id is known, what an alias
-    means, git's identity and signing, disk and lock, and code in the repository that a CLI would run by itself.
-    Exit code 1 if something is broken.
+    Paths and versions of the CLIs that candidates use and whether they were tried, whether each pinned model id is
+    known, what an alias means, whether the logins are there, git's identity and signing, disk and lock, and code in the
+    repository that a CLI would run by itself. What could not be looked at is `unseen`. Exit code 1 if something is
+    broken.
     """
     from dispatcher.cli.doctor import examine
 
