@@ -92,18 +92,20 @@ def import_lines(store: Store, lines: Iterable[str], *, file: str, tell: Callabl
         transaction.execute("DELETE FROM meta")
         known = {table: _columns(store, table) for table in TABLES}
         for number, line in enumerate(lines, 1):
-            if not line.strip():
+            if number > 1 and not line.strip():
                 continue
             _take(store, line, number, file, known, told)
             count += 1
             if tell is not None and count % 1000 == 0:
                 tell(count)
+        if not count:
+            raise BadInput(f"{file} is empty", hint="it must be a file that `export` wrote")
         broken = transaction.rows("SELECT * FROM pragma_foreign_key_check LIMIT 1")
         if broken:
             raise BadInput(
                 f"{file}: a row of {broken[0]['table']} refers to one of {broken[0]['parent']} that is missing"
             )
-    return max(0, count - 1)
+    return count - 1  # without the head
 
 
 def _columns(store: Store, table: str) -> frozenset[str]:
