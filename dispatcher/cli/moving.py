@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dispatcher import intake
-from dispatcher.cli import home, infile, outfile, when
+from dispatcher.cli import home, idle, infile, outfile, when
 from dispatcher.cli.progress import counted, counting
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
@@ -41,6 +41,12 @@ def import_log(
     credential: str | None,
     rebuild: bool,
 ) -> None:
+    beside = {"--since": since is not None, "--credential": credential is not None}
+    if rebuild:
+        words = {"FILE": file is not None, "--from": source != KINDS[0], **beside}
+        idle.refuse("with --rebuild", words, "dispatcher import --rebuild reads the journal and the attempt folders")
+    elif source == KINDS[0]:
+        idle.refuse("with an export", beside, "an export goes in whole; runs by hand can be chosen: see --from")
     folder = home.find(explicit, may_be_missing=True)
     if rebuild:
         return _rebuild(folder)

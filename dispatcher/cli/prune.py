@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dispatcher import strict_yaml
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import Column, clean, note, out, table
 from dispatcher.cli.wording import plural, size
 from dispatcher.errors import BadInput, DispatcherError
@@ -43,6 +43,8 @@ class Item(NamedTuple):
 
 
 def prune_home(explicit: Path | None, *, older: str, refs: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+    if not refs:
+        idle.refuse("without --refs", {"--yes": yes}, "nothing else is asked about")
     seconds = strict_yaml.duration(older)
     if seconds is None:
         raise BadInput(f"{older!r} is no duration", hint="write it like 30d or 12h")
