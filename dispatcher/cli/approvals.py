@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import approving, host, policy
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import Column, clean, clean_block, form, json_out, out, table
 from dispatcher.cli.wording import clock, duration
 from dispatcher.errors import BadInput
@@ -18,11 +18,20 @@ from dispatcher.store import approvals, history, queue
 from dispatcher.task import Tools
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dispatcher.config import Config
     from dispatcher.store import Store
     from dispatcher.store.approvals import Approval
 
 _SCOPES = {"task": "task", "repo": "repository", "repository": "repository"}
+_TAKES = {  # words of each action
+    "list": ("--watch", "--json"),
+    "test": ("WHAT", "--tool", "--json"),
+    "grants": ("--json",),
+    "revoke": ("WHAT",),
+}
+TOOL = "bash"  # whose input is tested when nothing else is said
 _POLL = 1.0  # seconds
 
 COLUMNS = (
@@ -48,6 +57,7 @@ GRANTS = (
 
 
 def run_action(action: str, what: str, explicit: Path | None, *, tool: str, watch: bool, as_json: bool) -> None:
+    _refuse_idle(action, {"WHAT": bool(what), "--tool": tool != TOOL, "--watch": watch, "--json": as_json})
     match action:
         case "list":
             _list(explicit, watch=watch, as_json=as_json)
@@ -59,6 +69,12 @@ def run_action(action: str, what: str, explicit: Path | None, *, tool: str, watc
             _revoke(explicit, what)
         case _:
             raise BadInput(f"approvals does not know {action!r}", hint="list, test COMMAND, grants, revoke GRANT")
+
+
+def _refuse_idle(action: str, words: Mapping[str, bool]) -> None:
+    if action in _TAKES:
+        idle_words = {word: written for word, written in words.items() if word not in _TAKES[action]}
+        idle.refuse(f"with approvals {action}", idle_words, "dispatcher approvals --help")
 
 
 # --- looking ------------------------------------------------------------------------------------------------------

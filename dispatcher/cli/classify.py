@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher import harness, host, verdict
+from dispatcher.cli import infile
 from dispatcher.cli.render import Column, clean, json_out, note, out, table
 from dispatcher.cli.wording import clock
 from dispatcher.errors import BadInput, DispatcherError, InternalError
@@ -116,7 +116,8 @@ def _saved(name: str, lines: list[Line], now: float) -> Found:
 
 def _read(name: str, path: Path) -> list[Line]:
     if name == STDIN:
-        return [Line("stdin", n, text) for n, text in enumerate(sys.stdin.buffer.read().splitlines(), 1)]
+        data = infile.stdin("save it in a file, and name that")
+        return [Line("stdin", n, text) for n, text in enumerate(data.splitlines(), 1)]
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise BadInput(f"{name} is not a file", hint="use - for what comes through a pipe")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import compare, scheduler
-from dispatcher.cli import home, places
+from dispatcher.cli import home, idle, places
 from dispatcher.cli.adding import read, sources
 from dispatcher.cli.render import Column, clean, json_out, note, out, table
 from dispatcher.cli.running import say
@@ -46,6 +46,8 @@ def compare_brief(
             raise BadInput(
                 "which brief?", hint="dispatcher compare BRIEF --candidates a,b, or --batch NAME of an old one"
             )
+        words = {"--times": times != 1, "--repo": repo is not None, "--jobs": jobs is not None, "--quiet": quiet}
+        idle.refuse("without BRIEF", words, f"dispatcher compare --batch {batch} prints its table, and runs nothing")
         with home.existing(explicit) as store:
             return _report(batch, compare.runs(store, batch), as_json=as_json)
     require_trust(config.home)

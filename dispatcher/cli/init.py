@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
 from dispatcher.words import plural
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from dispatcher.task import Credential
 
 
-def write_home(explicit: Path | None) -> None:
+def write_home(named: Path | None, explicit: Path | None) -> None:
     from dispatcher.config.initial import init
 
-    folder = home.find(explicit, may_be_missing=True)
+    if named is not None:
+        idle.refuse("with FOLDER", {"--home": explicit is not None}, "both name the home to make; leave out one")
+    folder = home.find(named or explicit, may_be_missing=True)
     note("looking for opencode and claude, and asking opencode for its models ...")
     machine = init(folder, os.environ)
     out(f"wrote {clean(str(folder / 'models.yaml'))}; this home is trusted on this machine")

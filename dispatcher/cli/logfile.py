@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dispatcher.cli import home, outfile
+from dispatcher.cli import home, idle, outfile
 from dispatcher.cli.render import clean, note, out
 from dispatcher.cli.wording import size
 from dispatcher.errors import BadInput
@@ -17,7 +17,10 @@ from dispatcher.store import Store
 from dispatcher.words import of
 
 
-def run(what: str, file: Path | None, explicit: Path | None) -> None:
+def run(what: str, file: Path | None, explicit: Path | None, *, listing: bool) -> None:
+    """`listing`: options were written that choose attempts, or how they are listed."""
+    if what in ("path", "backup", "metadata"):
+        idle.refuse(f"with log {what}", {"an option of the listing": listing}, f"dispatcher log {what} [--home FOLDER]")
     if file is not None and what in ("path", "metadata"):
         raise BadInput(f"log {what} takes no {str(file)!r}", hint=f"dispatcher log {what}")
     with home.existing(explicit, reading=True) as store:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
-import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from dispatcher import intake
-from dispatcher.cli import home, outfile, when
+from dispatcher.cli import home, idle, infile, outfile, when
 from dispatcher.cli.progress import counted, counting
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
@@ -44,6 +41,12 @@ def import_log(
     credential: str | None,
     rebuild: bool,
 ) -> None:
+    beside = {"--since": since is not None, "--credential": credential is not None}
+    if rebuild:
+        words = {"FILE": file is not None, "--from": source != KINDS[0], **beside}
+        idle.refuse("with --rebuild", words, "dispatcher import --rebuild reads the journal and the attempt folders")
+    elif source == KINDS[0]:
+        idle.refuse("with an export", beside, "an export goes in whole; runs by hand can be chosen: see --from")
     folder = home.find(explicit, may_be_missing=True)
     if rebuild:
         return _rebuild(folder)
@@ -62,27 +65,16 @@ def _needed(file: Path | None, source: str) -> Path:
 
 def _import_export(file: Path, folder: Path) -> None:
     with home.opened(folder) as store, counting("rows") as tell:
-        count = transfer.import_lines(store, _lines(file), file=str(file), tell=tell)
+        count = transfer.import_lines(
+            store, infile.lines(file, "name a file that export wrote"), file=str(file), tell=tell
+        )
     note(f"{plural(count, 'row')} read into {clean(str(folder))}")
-
-
-def _lines(file: Path) -> Iterator[str]:
-    if str(file) == "-":
-        yield from sys.stdin
-        return
-    try:
-        if stat.S_ISCHR(mode := file.stat().st_mode) or stat.S_ISBLK(mode):
-            raise BadInput(f"{file} is a device", hint="name a file that export wrote; - reads stdin")
-        with file.open(encoding="utf-8", errors="surrogateescape") as opened:
-            yield from opened
-    except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}", hint="name a file that export wrote") from None
 
 
 def _import_runs(file: Path | None, folder: Path, source: str, since: str | None, credential: str | None) -> None:
     start = when.since(since, time.time()) if since is not None else None
     if source == "joblog":
-        runs = intake.joblog(_lines(_needed(file, source)), str(file))
+        runs = intake.joblog(infile.lines(_needed(file, source), "name a file that --joblog wrote"), str(file))
     else:
         runs = intake.sessions(source, file, os.environ)
     roster = home.configured(folder).roster if (folder / "models.yaml").exists() else None

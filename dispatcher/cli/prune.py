@@ -7,6 +7,7 @@ puts it is left alone.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dispatcher import strict_yaml
-from dispatcher.cli import home
+from dispatcher.cli import home, idle, private_refs
 from dispatcher.cli.render import Column, clean, note, out, table
 from dispatcher.cli.wording import plural, size
 from dispatcher.errors import BadInput, DispatcherError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dispatcher.config import Config
     from dispatcher.store import Store
 
+_SET_ASIDE = re.compile(r"\d+\.before-(\d+)")  # an attempt's folder, and when (epoch seconds) it was put aside
 _BESIDE_A_COPY = ("tmp", "home")  # what a task has there for itself
 
 
@@ -43,6 +45,8 @@ class Item(NamedTuple):
 
 
 def prune_home(explicit: Path | None, *, older: str, refs: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+    if not refs:
+        idle.refuse("without --refs", {"--yes": yes}, "nothing else is asked about")
     seconds = strict_yaml.duration(older)
     if seconds is None:
         raise BadInput(f"{older!r} is no duration", hint="write it like 30d or 12h")
@@ -51,10 +55,13 @@ def prune_home(explicit: Path | None, *, older: str, refs: bool, yes: bool, dry_
     with home.existing(explicit) as store:
         done = [t for t in queue.tasks(store, status=tuple(TERMINAL)) if t.updated_at < before]
         done = [task for task in done if not history.open_attempts(store, task.id)]
-        items = [*_logs(config, store, done), *_copies(config, done)]
+        items = [*_logs(config, store, done), *_set_aside(config, store, before), *_copies(config, done)]
         if refs:
             items += _asked(_refs(store, done, before), yes=yes or dry_run)
-        if not dry_run:
+        if dry_run:
+            for line in private_refs.nobodys(store):
+                note(f"refs that are kept: {clean(line)}")
+        else:
             locks.clean(config.home / "logs")
     gone = items if dry_run else [item for item in items if _removed(item)]
     rows = [{"kind": i.kind, "task": i.task, "what": i.what, "bytes": i.octets} for i in gone]
@@ -93,6 +100,20 @@ def _logs(config: Config, store: Store, done: list[Task]) -> Iterator[Item]:
             whole = place.name == str(task.id) and markers.issuperset(whose.values())
             for folder in [place] if whole else [folder for folder in whose if whose[folder] in markers]:
                 yield Item("logs", task.id, str(folder), _size(folder), _tree_remover(folder))
+
+
+def _set_aside(config: Config, store: Store, before: float) -> Iterator[Item]:
+    """Logs of attempts that no row knows, which stood in the way of others of their number and were put aside that
+    long ago: no task takes them along. Those that a row knows go with its task."""
+    for folder in sorted((config.home / "logs").glob("*/*.before-*")):
+        name = _SET_ASIDE.fullmatch(folder.name)
+        if name is None or int(name[1]) >= before or not folder.parent.name.isdecimal():
+            continue
+        if folder.is_symlink() or folder.parent.is_symlink() or spec.alive(folder):
+            continue
+        marker = _marker(folder)
+        if marker and store.first("SELECT 1 FROM attempt WHERE marker = ?", (marker,)) is None:
+            yield Item("logs", None, str(folder), _size(folder), _tree_remover(folder))
 
 
 def _marker(folder: Path) -> str | None:
@@ -144,26 +165,8 @@ def _copy_remover(copy: Path, task: Task) -> Callable[[], None]:
 
 
 def _refs(store: Store, done: list[Task], before: float) -> Iterator[Item]:
-    """Only those of tasks that this home knows and that have ended; two homes may share a repository."""
-    numbers = {str(task.id): task for task in done}
-    for target in sorted({task.repository for task in done if task.repository}):
-        if not Path(target).is_dir():
-            continue
-        for ref in delivery.kept(Path(target)):
-            task = numbers.get(ref.ref.split("/")[2])
-            if task is not None and task.repository == target and ref.at < before and _ours(store, task, ref):
-                yield Item("ref", task.id, f"{target} {ref.ref}", 0, _ref_remover(Path(target), ref))
-
-
-def _ours(store: Store, task: Task, ref: delivery.Kept) -> bool:
-    """Whether this home's own rows name the ref and its commit: task numbers of another home are the same numbers."""
-    sha, base = ref.sha, copies.base_ref(str(task.id), identity_of(task))
-    for attempt in history.attempts(store, task.id):
-        if ref.ref not in (attempt.snapshot_ref, base):
-            continue
-        if sha in (attempt.result_commit, attempt.base_commit) or (attempt.evidence and sha in attempt.evidence):
-            return True
-    return False
+    for task, target, ref in private_refs.due(store, done, before):
+        yield Item("ref", task.id, f"{target} {ref.ref}", 0, _ref_remover(target, ref))
 
 
 def _ref_remover(target: Path, ref: delivery.Kept) -> Callable[[], None]:

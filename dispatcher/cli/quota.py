@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher import quota
 from dispatcher.cli import home
-from dispatcher.cli.render import Column, form, json_out, out, table
+from dispatcher.cli.render import Column, form, json_out, one_form, out, table
 from dispatcher.cli.wording import clock, money, tokens
 from dispatcher.store import history
 
@@ -53,6 +53,7 @@ _CAPS = [
 
 
 def show_quota(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
+    one_form(as_json, as_csv)
     config, now = home.configured(explicit), time.time()
     used: list[Row] = []
     spend = quota.Spend()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from dispatcher import report as reports
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.log import moment, repository_path
 from dispatcher.cli.render import Column, clean, csv_out, json_out, note, on_terminal, one_form, out
 from dispatcher.cli.render import table as print_table
@@ -33,6 +33,7 @@ _MISSED = (
     "priced", "rejected", "not_delivered", "failed", "completed", "quota_events", "tokens_input", "tokens_output",
     "tasks", "billed_usd", "minutes_per_accepted", "minutes", "list_price_usd",
 )  # fmt: skip
+TASKS = 5000  # that the page lists, if nothing else is said
 _ROOMY = 150  # places that the widest table takes
 _KEEP_ALL = ("outcomes", "tasks", "summary")
 
@@ -59,6 +60,10 @@ def show_report(
     as_csv: bool,
 ) -> None:
     one_form(as_json, as_csv, markdown, html is not None)
+    if html is not None or as_json:
+        idle.refuse(f"with {'--json' if as_json else '--html'}", {"--table": table is not None}, "it has all tables")
+    if html is None:
+        idle.refuse("without --html", {"--tasks": tasks != TASKS}, "only the page lists tasks; see dispatcher log")
     now = time.time()
     span = moment("since", since), moment("until", until)
     named = {

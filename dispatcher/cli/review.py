@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import clean, clean_block, json_out, note, out
 from dispatcher.cli.wording import clock, delivered, duration, money, tokens
 from dispatcher.errors import BadInput, NotFound
@@ -37,6 +37,9 @@ def review_task(
     as_json: bool,
 ) -> int:
     _refuse_nonsense(accept, reject, words, into, how, follow_up, reviewer)
+    _refuse_idle(
+        "--accept" if accept else "--reject" if reject else "--note" if words is not None else "", diff, as_json
+    )
     code = 0
     with home.existing(explicit) as store:
         task = queue.get(store, number)
@@ -84,6 +87,13 @@ def _refuse_nonsense(
         raise BadInput(f"--how cannot be {how!r}", hint=f"one of: {', '.join(_WAYS)}")
     if follow_up and not reject:
         raise BadInput("--follow-up goes with --reject --note TEXT")
+
+
+def _refuse_idle(decision: str, diff: bool, as_json: bool) -> None:
+    if decision:
+        idle.refuse(f"with {decision}", {"--diff": diff, "--json": as_json}, "look first, then decide")
+    elif diff:
+        idle.refuse("with --diff", {"--json": as_json}, "a patch is printed as it is; leave out one of them")
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli import home
-from dispatcher.cli.render import Column, clean, form, json_out, out, table
+from dispatcher.cli.render import Column, clean, form, json_out, one_form, out, table
 from dispatcher.cli.wording import clock, until
 from dispatcher.errors import BadInput, NotFound
 from dispatcher.store import holds
@@ -34,6 +34,7 @@ _MODEL_COLUMNS = [
 def show_models(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
     from dispatcher import programs
 
+    one_form(as_json, as_csv)
     config = home.configured(explicit)
     now = time.time()
     missing = programs.missing(config, os.environ)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import scheduler
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.cli.wording import busy, clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
@@ -44,6 +44,8 @@ def run_queue(
 ) -> int:
     from dispatcher.config import logs_dir, require_trust
 
+    if not add:
+        idle.refuse("without --add", {"--batch": batch is not None}, "it names the batch that --add makes")
     config = home.configured(explicit)
     require_trust(config.home)
     end = deadline(time.time(), until_clock, max_minutes)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher import cron
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import clean, note, out
 from dispatcher.errors import BadInput
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dispatcher.config import Config
 
+EVERY = "10m"  # how often, if nothing else is said
 _ACTIONS = ("install", "show", "remove")
 _KEPT = (
     "LANG",
@@ -47,6 +48,10 @@ def change_cron(
 ) -> None:
     if action not in _ACTIONS:
         raise BadInput(f"{action!r} is no action of cron", hint=f"one of {', '.join(_ACTIONS)}")
+    if action != "install":
+        words = {"--every": every != EVERY, "--add": bool(add), "--until": until is not None}
+        words |= {"--env-file": env_file is not None, "--systemd": systemd}
+        idle.refuse(f"with cron {action}", words, f"dispatcher cron {action} [--home FOLDER]")
     folder = home.find(explicit, may_be_missing=True)
     if action == "install":
         return _install(explicit, every=every, add=add, until=until, env_file=env_file, systemd=systemd)

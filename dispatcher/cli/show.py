@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from dispatcher.cli import home, links
+from dispatcher.cli import home, idle, links
 from dispatcher.cli.render import clean, clean_block, json_out, out
 from dispatcher.cli.wording import clock, delivered, duration, money, plural, tokens, until
 from dispatcher.errors import NotFound
@@ -26,6 +26,8 @@ _GOES_ON = frozenset({Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUS
 
 
 def show_task(number: int, explicit: Path | None, *, brief: bool, only: int | None, as_json: bool) -> None:
+    if as_json:
+        idle.refuse("with --json", {"--brief": brief}, "JSON has the brief too")
     with home.existing(explicit, reading=True) as store:
         task = queue.get(store, number)
         attempts = history.attempts(store, number)

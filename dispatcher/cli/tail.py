@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dispatcher import harness
-from dispatcher.cli import home
+from dispatcher.cli import home, idle
 from dispatcher.cli.render import clean, clean_block, note, on_terminal, out
 from dispatcher.errors import NotFound
 from dispatcher.store import history, queue
@@ -30,6 +30,8 @@ _GOES_ON = frozenset({Status.RUNNING, Status.QUEUED, Status.WAITING})
 def tail_task(number: int, explicit: Path | None, *, follow: bool, wanted: int | None, raw: bool, errors: bool) -> None:
     from pathlib import Path
 
+    if errors:
+        idle.refuse("with --stderr", {"--raw": raw}, "stderr is always printed as the worker wrote it")
     with home.existing(explicit, reading=True) as store:
         queue.get(store, number)
         attempt = _pick(store, number, wanted)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dispatcher import host
-from dispatcher.cli import home, status
+from dispatcher.cli import home, idle, status
 from dispatcher.cli.render import clean, on_terminal, out
 from dispatcher.cli.wording import duration, size, until
 from dispatcher.store import Store, glance
@@ -33,6 +33,7 @@ SELECT p.id, p.task_id, p.tool, p.input, p.asked_at, t.title FROM approval p JOI
 WHERE p.status = 'pending' ORDER BY p.asked_at LIMIT ?
 """
 _OPEN = "SELECT task_id, folder FROM attempt INDEXED BY attempt_open WHERE ended_at IS NULL"
+EVERY = 1.0  # seconds between two looks, if nothing else is said
 _LINES = 200  # more of one list fits on no screen
 
 
@@ -56,6 +57,8 @@ class Screen:
 
 
 def watch_home(explicit: Path | None, *, once: bool, every: float) -> None:
+    if once:
+        idle.refuse("with --once", {"--every": every != EVERY}, "leave out one of them")
     folder = home.find(explicit)
     jobs = _jobs(explicit)
     with home.existing(explicit, reading=True) as store:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -40,17 +41,19 @@ def record(store: str, session: str | None) -> Iterator[bytes]:
 
 def runs(where: Path) -> Iterator[Run]:
     """The sessions with at least one answer; `where` is the folder `projects`, one project, or one session."""
-    if not where.exists():
+    if not where.is_file() and not where.is_dir():
         raise BadInput(f"there is no store of claude at {where}", hint="name the folder: import --from claude FOLDER")
     files = [where] if where.is_file() else sorted({*where.glob("*.jsonl"), *where.glob("*/*.jsonl")})
     for file in files:
-        if run := _run(file):
+        if file.is_file() and (run := _run(file)):  # a named pipe would be read for ever
             yield run
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    """Those that are there now: claude may go on writing."""
     with file.open("rb") as opened:
-        while line := opened.readline(_LONGEST):
+        size = os.fstat(opened.fileno()).st_size
+        while line := opened.readline(min(_LONGEST, size - opened.tell())):
             try:
                 entry = json.loads(line)
             except (ValueError, RecursionError):

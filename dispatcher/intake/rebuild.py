@@ -3,10 +3,11 @@
 One journal may tell of two queues: a database that was lost without being noticed began to count from 1 again. Whatever
 has a number that is taken gets the next free one, and the lines after it are about that one.
 
-The journal repeats every change after its commit, so its order is the order of what happened. Attempts that it does not
-know (a power cut took its last lines, or it is lost itself) are read from their folders: the harness judges their
-output again. Nothing runs by itself afterwards that was not certain before: a task with an attempt that nobody judged
-needs a person. The old database and the journal are left as they are.
+The journal repeats every change after its commit, so its order is the order of what happened. What was imported stands
+in it row by row and comes back as it stood. Attempts that it does not know (a power cut took its last lines, or it is
+lost itself) are read from their folders: the harness judges their output again. Nothing runs by itself afterwards that
+was not certain before: a task with an attempt that nobody judged needs a person. The old database and the journal are
+left as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,7 @@ from dispatcher import harness
 from dispatcher.errors import DispatcherError, Refused
 from dispatcher.harness.base import BRIDGE_FILE
 from dispatcher.intake import claude_store
-from dispatcher.store import Store, imported, journal, open
-from dispatcher.store.transfer import bulk
+from dispatcher.store import Store, imported, journal, open, transfer
 from dispatcher.supervisor import client, spec
 from dispatcher.task import Billing, ExitRecord, ModelEvidence, Outcome, OutcomeClass, PromptKind, Status
 from dispatcher.words import plural
@@ -46,7 +46,12 @@ _CHANGES = {  # kinds that change columns of a row -> its table
     "answer": "approval",
     "consumed": "approval",
 }
-_REFERENCES = {"task_id": "task", "attempt_id": "attempt", "approval_id": "approval"}  # column -> table
+_REFERENCES = {  # column -> table
+    "task_id": "task",
+    "needs_task_id": "task",
+    "attempt_id": "attempt",
+    "approval_id": "approval",
+}
 _NOTE = "UPDATE task SET notes = CASE notes WHEN '' THEN :note ELSE notes || char(10) || :note END WHERE id = :id"
 _UNJUDGED = "the database was rebuilt, and nobody has judged its last attempt"
 
@@ -67,16 +72,18 @@ def rebuild(database: Path, now: float, *, tell: Callable[[int], None] | None = 
                 f"{database} has tasks in it; it is not replaced",
                 hint="move it away first, if it is the damaged one: mv dispatcher.db dispatcher.db.old",
             )
-        with store.write(), bulk(store):
+        with store.write(), transfer.bulk(store):
             notes = _Notes()
             count = _replay(store, journal.path_of(str(database)), notes, tell)
+            told = set[int]()
             for folder in _folders(database.parent):
                 count += 1
                 if tell is not None:
                     tell(count)
-                _take_folder(store, folder, now, notes)
+                if (task := _take_folder(store, folder, now, notes)) is not None:
+                    told.add(task)
             _end_without_folder(store, now)
-            _fill_tasks(store)
+            _fill_tasks(store, told)
             _leave_to_people(store, now)
         tasks, attempts = (store.read(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in ("task", "attempt"))
         return Rebuilt(str(database), tasks, attempts, tuple(notes.lines()))
@@ -108,7 +115,7 @@ def _replay(store: Store, path: str, notes: _Notes, tell: Callable[[int], None] 
     if not os.path.exists(path):
         notes.add("there is no journal; briefs, holds and reviews are lost")
         return 0
-    known = {table: _columns(store, table) for table in {*_ROWS.values(), "check_result"}}
+    known = {table: _columns(store, table) for table in transfer.TABLES}
     numbers = _Numbers(store, notes)
     count = 0
     for count, entry in enumerate(journal.entries(path), 1):
@@ -133,6 +140,8 @@ class _Numbers:
 
     def translated(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The line with the numbers of the rows; None when it only repeats a row that is there."""
+        if entry["kind"] == "row":
+            return self._imported(entry)
         found = self._references(entry)
         kind = found["kind"]
         if kind in _ROWS:
@@ -141,6 +150,12 @@ class _Numbers:
             found["results"] = [self._references(row) for row in found["results"]]
         tables = {"checks": "attempt", "note": "task", "lift": "hold", "revoke": "approval_grant", **_CHANGES}
         return found if kind not in tables else {**found, "id": self._of(tables[kind], found["id"])}
+
+    def _imported(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        row: dict[str, Any] | None = self._references(entry["row"])
+        if row and "id" in row:
+            row = self._row(entry["table"], row)
+        return row and {**entry, "row": row}
 
     def _references(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         found = dict(entry)
@@ -198,6 +213,10 @@ def _apply(store: Store, entry: Mapping[str, Any], known: Mapping[str, frozenset
             transaction.change("hold", int(entry["id"]), {"lifted_at": at, "lifted_by": str(entry["by"])})
         elif kind == "revoke":
             transaction.change("approval_grant", int(entry["id"]), {"revoked_at": at, "revoked_by": str(entry["by"])})
+        elif kind == "row":
+            _put_imported(store, entry["table"], entry["row"], known[entry["table"]])
+        elif kind == "sequence":
+            _count_from(store, str(entry["name"]), int(entry["last"]))
         if kind in ("task", "edit"):
             _dependencies(store, entry)
 
@@ -211,6 +230,19 @@ def _put(store: Store, table: str, entry: Mapping[str, Any], known: frozenset[st
             store.connection.execute(new, (row["batch"], row["created_at"]))
     with store.write() as transaction:
         transaction.insert(table, row)
+
+
+def _put_imported(store: Store, table: str, entry: Mapping[str, Any], known: frozenset[str]) -> None:
+    """As it stood in the export. What has no number of its own may be there already: of another queue, or twice."""
+    row = {name: value for name, value in entry.items() if name in known}
+    transfer.insert(store, table, row, "the journal", verb="INSERT" if "id" in row else "INSERT OR IGNORE")
+
+
+def _count_from(store: Store, table: str, last: int) -> None:
+    """Numbers that an imported log had used up are not used again."""
+    if table in transfer.TABLES:
+        reached = store.first("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+        transfer.set_sequence(store, table, max(last, reached["seq"] if reached is not None else 0))
 
 
 def _dependencies(store: Store, entry: Mapping[str, Any]) -> None:
@@ -234,26 +266,29 @@ def _folders(logs: Path) -> list[Path]:
     return [folder for *_, folder in sorted(numbered)]
 
 
-def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> None:
+def _take_folder(store: Store, folder: Path, now: float, notes: _Notes) -> int | None:
+    """The task that the folder told of."""
     task, number = int(folder.parent.name), int(folder.name.partition(".")[0])
     try:
         attempt = spec.read(folder)
         record = spec.read_exit(folder)
         outcome = _outcome(folder, attempt, record, now)
     except (DispatcherError, OSError, ValueError) as error:
-        return notes.add(f"an attempt folder could not be read ({type(error).__name__})")
-    row = store.first("SELECT id, ended_at FROM attempt WHERE marker = ?", (attempt.marker,))
-    if row is None and store.first("SELECT 1 FROM attempt WHERE task_id = ? AND number = ?", (task, number)):
-        return notes.say(f"{folder} is not read: attempt {number} of task {task} was another one")
-    if row is None:
-        _add_task(store, task, folder, now)
-        started = record.started_at if record else (folder / "attempt.json").stat().st_mtime
-        values = _begun(task, number, folder, attempt, started)
-        imported.insert_attempt(store, {**values, **client.worker_of(folder), **_ended(record, outcome, now)})
-    else:
+        notes.add(f"an attempt folder could not be read ({type(error).__name__})")
+        return None
+    row = store.first("SELECT id, task_id, ended_at FROM attempt WHERE marker = ?", (attempt.marker,))
+    if row is not None:
         told = {"final_text": outcome.final_text} if row["ended_at"] is not None else _ended(record, outcome, now)
         imported.change_attempt(store, row["id"], {**told, **client.worker_of(folder), "folder": str(folder)})
-    return None
+        return int(row["task_id"])
+    if store.first("SELECT 1 FROM attempt WHERE task_id = ? AND number = ?", (task, number)):
+        notes.say(f"{folder} is not read: attempt {number} of task {task} was another one")
+        return None
+    _add_task(store, task, folder, now)
+    started = record.started_at if record else (folder / "attempt.json").stat().st_mtime
+    values = _begun(task, number, folder, attempt, started)
+    imported.insert_attempt(store, {**values, **client.worker_of(folder), **_ended(record, outcome, now)})
+    return task
 
 
 def _end_without_folder(store: Store, now: float) -> None:
@@ -354,13 +389,17 @@ def _add_task(store: Store, task: int, folder: Path, now: float) -> None:
     imported.insert_lost_task(store, task, text, now)
 
 
-def _fill_tasks(store: Store) -> None:
+_LAST_WORDS = (
+    "UPDATE task SET final_text = coalesce((SELECT a.final_text FROM attempt a WHERE a.task_id = task.id "
+    "AND a.final_text <> '' ORDER BY a.number DESC LIMIT 1), final_text) WHERE id = ?"
+)
+
+
+def _fill_tasks(store: Store, told: Iterable[int]) -> None:
     """What the journal leaves out because the folders have it: the last words, and where the task began."""
     with store.write() as transaction:
-        transaction.execute(
-            "UPDATE task SET final_text = (SELECT a.final_text FROM attempt a WHERE a.task_id = task.id "
-            "AND a.final_text <> '' ORDER BY a.number DESC LIMIT 1) WHERE final_text IS NULL"
-        )
+        for task in sorted(told):
+            transaction.execute(_LAST_WORDS, (task,))
         for row in store.read("SELECT task_id, folder, marker FROM attempt WHERE number = 1 AND folder <> ''"):
             before = Path(row["folder"]) / "before.json"
             if before.exists() and _is_of(Path(row["folder"]), row["marker"]):

@@ -11,12 +11,12 @@ import json
 from contextlib import contextmanager
 
 from dispatcher.errors import BadInput, Refused, StoreError
-from dispatcher.store import rollup
+from dispatcher.store import journal, rollup
 from dispatcher.store.database import SCHEMA_VERSION, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from typing import Any
 
     from dispatcher.store.database import Store
@@ -80,9 +80,10 @@ def import_lines(store: Store, lines: Iterable[str], *, file: str, tell: Callabl
     """Put an export into an empty log, whole or not at all; gives the number of rows.
 
     Raises BadInput with file and line, and Refused when the log is not empty. `tell` hears the count now and then.
+    Each row is a line of the journal: of what came from elsewhere there are no folders to make the database anew from.
     """
     count = 0
-    with store.write() as transaction, bulk(store):
+    with journal.spooled(journal.path_of(store.path)) as told, store.write() as transaction, bulk(store):
         if any(transaction.rows(f"SELECT 1 FROM {table} LIMIT 1") for table in TABLES if table != "meta"):
             raise Refused(
                 "the log of this home is not empty; an export goes into an empty one, so that all numbers stay",
@@ -91,25 +92,34 @@ def import_lines(store: Store, lines: Iterable[str], *, file: str, tell: Callabl
         transaction.execute("DELETE FROM meta")
         known = {table: _columns(store, table) for table in TABLES}
         for number, line in enumerate(lines, 1):
-            if not line.strip():
+            if number > 1 and not line.strip():
                 continue
-            _take(store, line, number, file, known)
+            _take(store, line, number, file, known, told)
             count += 1
             if tell is not None and count % 1000 == 0:
                 tell(count)
+        if not count:
+            raise BadInput(f"{file} is empty", hint="it must be a file that `export` wrote")
         broken = transaction.rows("SELECT * FROM pragma_foreign_key_check LIMIT 1")
         if broken:
             raise BadInput(
                 f"{file}: a row of {broken[0]['table']} refers to one of {broken[0]['parent']} that is missing"
             )
-    return max(0, count - 1)
+    return count - 1  # without the head
 
 
 def _columns(store: Store, table: str) -> frozenset[str]:
     return frozenset(row["name"] for row in store.read(f"SELECT name FROM pragma_table_info('{table}')"))
 
 
-def _take(store: Store, line: str, number: int, file: str, known: dict[str, frozenset[str]]) -> None:
+def _take(
+    store: Store,
+    line: str,
+    number: int,
+    file: str,
+    known: dict[str, frozenset[str]],
+    told: Callable[[str, dict[str, object]], None],
+) -> None:
     where = f"{file}:{number}"
     try:
         entry = json.loads(line)
@@ -120,14 +130,17 @@ def _take(store: Store, line: str, number: int, file: str, known: dict[str, froz
     if number == 1:
         return _check_head(entry, where)
     if "sequence" in entry:
-        return _set_sequence(store, entry, where)
+        name, last = _sequence(entry, where)
+        set_sequence(store, name, last)
+        return told("sequence", {"name": name, "last": last})
     table, row = entry.get("table"), entry.get("row")
     if table not in known or not isinstance(row, dict) or not row:
         raise BadInput(f"{where}: this is no row of a table that is known here")
     strange = set(row) - known[table]
     if strange:
         raise BadInput(f"{where}: {table} has no column {sorted(strange)[0]!r}", hint="upgrade dispatcher")
-    return _insert(store, table, row, where)
+    insert(store, table, row, where)
+    return told("row", {"table": table, "row": row})
 
 
 def _check_head(entry: dict[str, Any], where: str) -> None:
@@ -137,14 +150,21 @@ def _check_head(entry: dict[str, Any], where: str) -> None:
         raise BadInput(f"{where}: a newer dispatcher wrote this export", hint="upgrade dispatcher")
 
 
-def _set_sequence(store: Store, entry: dict[str, Any], where: str) -> None:
-    if entry["sequence"] not in TABLES or not isinstance(entry.get("last"), int):
+def _sequence(entry: dict[str, Any], where: str) -> tuple[str, int]:
+    name, last = entry["sequence"], entry.get("last")
+    if name not in TABLES or not isinstance(last, int):
         raise BadInput(f"{where}: this is no sequence that is known here")
-    store.connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (entry["sequence"],))
-    store.connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (entry["sequence"], entry["last"]))
+    return name, last
 
 
-def _insert(store: Store, table: str, row: dict[str, Any], where: str) -> None:
+def set_sequence(store: Store, name: str, last: int) -> None:
+    """The next row of the table gets the number after `last`."""
+    store.connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+    store.connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last))
+
+
+def insert(store: Store, table: str, row: Mapping[str, Any], where: str, *, verb: str = "INSERT") -> None:
+    """One row of an export, as it stood. Table and columns must be known ones; the values are anybody's."""
     import sqlite3
 
     marks, values = list[str](), list[object]()
@@ -158,7 +178,7 @@ def _insert(store: Store, table: str, row: dict[str, Any], where: str) -> None:
             marks.append("?")
             values.append(value)
     try:
-        store.connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(marks)})", values)
+        store.connection.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join(marks)})", values)
     except (sqlite3.IntegrityError, OverflowError) as error:
         raise BadInput(f"{where}: this row of {table} cannot be stored: {error}") from None
     except sqlite3.Error as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.cli import infile
 from tests.cli.conftest import MODELS, Run
 
 PROGRAM = [sys.executable, "-m", "dispatcher.cli"]
@@ -67,9 +69,83 @@ def test_stdin_is_not_read_for_ever(home: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "error: stdin: is larger than 4 MiB\n")
 
 
+def test_a_transcript_on_stdin_is_not_read_for_ever(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infile, "LONGEST", 1024**2)
+    with open("/dev/zero", encoding="utf-8") as endless:
+        monkeypatch.setattr(sys, "stdin", endless)
+        said = run("classify", "-")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: stdin is larger than 1 MiB\nhint: ")
+
+
 def test_a_device_is_no_export(home: Path, run: Run) -> None:
     said = run("import", "/dev/zero")
     assert (said.code, said.err.splitlines()[0]) == (2, "error: /dev/zero is a device")
+
+
+@pytest.mark.parametrize(
+    ("words", "sent", "said"),
+    [
+        ([], "0", "error: -:1: this is no JSON"),
+        ([], "0\n", "error: -:1: this is no JSON"),
+        ([], " ", "error: -:1: this is no JSON"),
+        (["--from", "joblog"], "0", "error: -:1: this is no joblog"),
+    ],
+)
+def test_an_import_of_something_endless_ends(home: Path, words: list[str], sent: str, said: str) -> None:
+    """What comes out of the pipe is no export; the writer would go on for ever."""
+    writer = [sys.executable, "-c", f"import sys\nwhile True: sys.stdout.write({sent!r} * 65536)"]
+    with subprocess.Popen(writer, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as endless:
+        done = subprocess.run(
+            [*PROGRAM, "import", *words, "-"], stdin=endless.stdout, capture_output=True, text=True, check=False
+        )
+        assert endless.stdout is not None
+        endless.stdout.close()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said)
+    assert "\nhint: " in done.stderr
+
+
+def test_one_line_of_an_import_is_not_read_for_ever(
+    home: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(infile, "LONGEST", 1000)
+    file = tmp_path / "log.jsonl"
+    file.write_text(json.dumps({"dispatcher_export": 1, "schema": 1}) + "\n" + "0" * 5000)
+    said = run("import", str(file))
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"error: {file}:2: this line is longer than 0 MiB\nhint: name a file that export wrote\n"
+
+
+def test_of_a_file_that_grows_only_what_was_there_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "growing"
+    file.write_bytes(b"one\r\ntwo\nthree \xc3")
+    found = []
+    for line in infile.lines(file, "why"):
+        found.append(line)
+        with file.open("ab") as more:
+            more.write(b"and more\n")
+    assert found == ["one", "two", "three \udcc3"]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [("/dev/null", "/dev/null is a device"), (".", ". cannot be read"), ("empty", "empty is empty")]
+)
+def test_what_holds_no_log_is_no_export(home: Path, run: Run, file: str, said: str) -> None:
+    Path("empty").touch()
+    found = run("import", file)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: {said}")
+    assert "\nhint: " in found.err
+
+
+def test_a_pipe_in_the_store_of_claude_is_passed_over(home: Path, run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / "one"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "session.jsonl")
+    assert "0 runs of claude added" in run("import", "--from", "claude", str(folder.parent)).err
+    said = run("import", "--from", "claude", str(folder / "session.jsonl"))
+    assert (said.code, "there is no store of claude" in said.err) == (2, True)
 
 
 @pytest.mark.parametrize("words", [["status"], ["models"], ["watch", "--once"], ["run"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dispatcher.store import holds, queue, reviews
 from dispatcher.task import HoldScope, Status
 from tests.cli.conftest import home
 from tests.cli.story import Story
-from tests.e2e.world import World, scripted_world
+from tests.e2e.world import World, scripted_world, until
 
 __all__ = ["home"]  # a fixture
 
@@ -304,6 +305,41 @@ def test_prune_after_two_queues_became_one_takes_nothing_of_another_task(tmp_pat
         "new",
         "newer",
     ]
+
+
+def test_refs_go_with_the_task_whose_rows_name_them_and_nobodys_are_kept(tmp_path: Path) -> None:
+    """Task 2 was a second task 1: its refs bear the number 1, beside those of the first."""
+    world, _ = two_queues(tmp_path, kept=True)
+    world.git("update-ref", "refs/dispatcher/77/1", "HEAD")
+    all_refs = ("for-each-ref", "--format=%(refname)", "refs/dispatcher")
+    refs = set(world.git(*all_refs).splitlines())
+    made = time.time()
+    until(lambda: time.time() > made + 2.5, "refs are dated in whole seconds")
+    over(world, 2)
+    said = world.run("prune", "--refs", "--older", "1s", "--dry-run", check=True)
+    assert f"refs that are kept: 1 in {world.repo} that no task here names" in said.stderr
+    assert said.stderr.rstrip().endswith(": refs/dispatcher/77/1")
+    world.run("prune", "--refs", "--older", "1s", "--yes", check=True)
+    gone = refs - set(world.git(*all_refs).splitlines())
+    assert "refs/dispatcher/1/1.2" in gone
+    assert {ref.rpartition("-")[0] for ref in gone - {"refs/dispatcher/1/1.2"}} == {"refs/dispatcher/1/base"}
+    assert {"refs/dispatcher/1/1", "refs/dispatcher/2/1", "refs/dispatcher/77/1"} < refs - gone
+
+
+def test_a_ref_that_another_task_names_too_stays_until_that_one_is_over(tmp_path: Path) -> None:
+    world, _ = two_queues(tmp_path, kept=True)
+    made = time.time()
+    until(lambda: time.time() > made + 2.5, "refs are dated in whole seconds")
+    ref = "refs/dispatcher/2/1"
+    with sqlite3.connect(world.home / "logs/dispatcher.db") as connection:
+        connection.execute("update attempt set snapshot_ref = ? where task_id = 1", (ref,))
+    connection.close()
+    over(world, 3)
+    world.run("prune", "--refs", "--older", "1s", "--yes", check=True)
+    assert world.git("show", f"{ref}:a.txt") == "newer"
+    over(world, 1)
+    world.run("prune", "--refs", "--older", "1s", "--yes", check=True)
+    assert ref not in world.git("for-each-ref", "--format=%(refname)")
 
 
 def test_an_attempt_of_a_lost_queue_without_its_folder_is_over(tmp_path: Path) -> None:

@@ -61,8 +61,9 @@ def prune(
 ) -> None:
     """Remove old logs and finished copies; never unsaved work.
 
-    Only of tasks that are accepted, rejected, cancelled, expired or failed. A copy goes only when everything in it is
-    on a ref of its repository; the rows of the log stay.
+    Only of tasks that are accepted, rejected, cancelled, expired or failed, and logs that were put aside and that no
+    row knows. A copy goes only when everything in it is on a ref of its repository; the rows of the log stay. Refs that
+    no task here names are never removed; --dry-run names them.
     """
     from dispatcher.cli.prune import prune_home
 

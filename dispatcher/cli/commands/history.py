@@ -83,7 +83,10 @@ def log(
     if what is not None:
         from dispatcher.cli.logfile import run
 
-        return run(what, file, home)
+        filters = (task, status, outcome, verdict, difficulty, candidate, model, harness, credential, repository)
+        more = (batch, since, until, text, where, sort, columns)
+        listing = limit != 20 or any(word is not None for word in (*filters, *more)) or as_json or as_jsonl or as_csv
+        return run(what, file, home, listing=listing)
     from dispatcher.cli.log import show_log
 
     return show_log(

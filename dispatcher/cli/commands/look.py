@@ -50,10 +50,13 @@ def show(
     --stdout, --stderr and --prompt print a file of an attempt (default: the last one) with control characters made
     visible; tail prints the output as a readable story.
     """
+    from dispatcher.cli import idle
     from dispatcher.cli.show import show_file, show_task
 
     files = [name for name, wanted in (("stdout", stdout), ("stderr", stderr), ("prompt.md", prompt)) if wanted]
     if files:
+        words = {"--brief": brief, "--json": as_json}
+        idle.refuse(f"with --{files[0].removesuffix('.md')}", words, "files are printed as they are; ask for one thing")
         return show_file(task, home, attempt=attempt, names=files)
     return show_task(task, home, brief=brief, only=attempt, as_json=as_json)
 

@@ -52,7 +52,7 @@ def init(
     """
     from dispatcher.cli.init import write_home
 
-    write_home(folder or home)
+    write_home(folder, home)
 
 
 @app.command("trust", rich_help_panel=START)
