@@ -58,7 +58,7 @@ def _version() -> int:
 
 
 def _run(given: list[str]) -> int:
-    from dispatcher.errors import BadInput, DispatcherError
+    from dispatcher.errors import BadInput, DispatcherError, refusal
 
     try:
         words = given or ["--help"]
@@ -80,6 +80,9 @@ def _run(given: list[str]) -> int:
         return _explain(error)
     except (BrokenPipeError, streams.OutputLost):
         raise
+    except OSError as error:
+        refused = refusal(error)
+        return _confess(error) if refused is None else _explain(refused)
     except Exception as error:
         return _confess(error)
 
