@@ -215,6 +215,14 @@ def test_new_writes_a_brief_that_parses(home: Path, run: Run) -> None:
     assert "is already there" in run("new", "Fix the login redirect").err
 
 
+def test_a_new_brief_is_named_also_without_an_editor(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "/no/such/editor")
+    said = run("new", "Fix it", "--edit")
+    assert (said.code, said.out) == (2, "briefs/fix-it.md\n")
+    assert "hint: set EDITOR" in said.err
+
+
 def test_edit_changes_the_stored_brief(story: Story, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = story.task("Old")
     editor(tmp_path, monkeypatch, "---\ndifficulty: hard\nexpect: report\n---\n# New title\n")
