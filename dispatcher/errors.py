@@ -17,6 +17,8 @@ Nothing else may reach a person: a traceback is a bug.
 
 from __future__ import annotations
 
+import errno
+
 
 class DispatcherError(Exception):
     """Base of all. `message` is one line that says what is wrong and where; `hint` says what to do."""
@@ -87,3 +89,26 @@ class Refused(DispatcherError):
 
 class InternalError(DispatcherError):
     exit_code = 70
+
+
+_RIGHTS = "check its owner and its rights"
+_NAME = "correct the path"
+_SPACE = "free some space"
+_OF_A_FILE = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: _RIGHTS,
+    errno.ELOOP: _NAME,
+    errno.ENAMETOOLONG: _NAME,
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EIO: "check the disk that it is on",
+}
+
+
+def refusal(error: OSError) -> BadInput | None:
+    """What the operating system refuses of a file is no fault of ours, wherever it is met; None: it may well be one."""
+    if not isinstance(error.filename, str) or error.errno not in _OF_A_FILE:
+        return None
+    name = error.filename if len(error.filename) <= 200 else error.filename[:200] + " ..."
+    return BadInput(f"{name} cannot be used: {error.strerror}", hint=_OF_A_FILE[error.errno])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from dispatcher.cli.briefs import refuse_bad_rules, refuse_unfilled, refuse_unkn
 from dispatcher.cli.progress import counted
 from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.config import regular
-from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound
+from dispatcher.errors import BadInput, BriefError, DispatcherError, NotFound, refusal
 from dispatcher.store import queue
 from dispatcher.task import Expect
 
@@ -63,43 +64,59 @@ def batch_name(names: Sequence[str]) -> str:
 
 
 def add_new(names: Sequence[str], config: Config, store: Store, batch: str | None = None) -> bool:
-    """`run --add`: queue what is new. A brief that cannot be read is said and does not stop the others; False then."""
-    fine, tasks, known = True, list[Ready](), dict[str, int]()
+    """`run --add`: queue what is new, which may be nothing. What is wrong is said and stops no other; False then."""
+    wrong, tasks, known = list[DispatcherError](), list[Ready](), dict[str, int]()
     batch = batch or batch_name(names)
-    for source in sources(names):
-        try:
-            tasks.append(read(source, config, None))
-        except DispatcherError as error:
-            note(f"error: {clean(error.message)}")
-            fine = False
+    for name in names:
+        with _said(wrong):
+            for source in _meant_by(name):
+                with _said(wrong):
+                    tasks.append(read(source, config, None))
     ordered, circle = in_order(tasks)
     if circle:
-        note(f"error: {clean(_turning(circle))}")
-        fine = False
+        with _said(wrong):
+            raise BadInput(_turning(circle))
     for task in ordered:
-        try:
+        with _said(wrong):
             row = _queue(store, task, batch, known, again=False)
-        except DispatcherError as error:
-            note(f"error: {clean(error.message)}")
-            fine = False
-        else:
             if row["how"] != "exists":
                 note(_line(row))
-    return fine
+    return not wrong
+
+
+@contextmanager
+def _said(wrong: list[DispatcherError]) -> Iterator[None]:
+    try:
+        yield
+    except (DispatcherError, OSError) as error:
+        said = error if isinstance(error, DispatcherError) else refusal(error)
+        if said is None:
+            raise
+        note(f"error: {clean(said.message)}")
+        wrong.append(said)
 
 
 def sources(names: Sequence[str]) -> Iterator[Path | None]:
     """The files that the arguments mean, in order; None is stdin."""
     for name in names:
-        if name == STDIN:
-            yield None
-        elif (path := Path(name)).is_dir():
-            found = sorted(file for file in path.glob("*.md") if file.name.lower() != _README)
-            if not found:
-                raise BadInput(f"there is no brief (*.md) in {path}", hint="write one with: dispatcher new TITLE")
-            yield from found
-        else:
-            yield path
+        found = _meant_by(name)
+        if not found:
+            raise BadInput(f"there is no brief (*.md) in {name}", hint="write one with: dispatcher new TITLE")
+        yield from found
+
+
+def _meant_by(name: str) -> list[Path | None]:
+    """Of a folder its briefs, which may be none. Hidden files are what editors and other machines leave there."""
+    if name == STDIN:
+        return [None]
+    path = Path(name)
+    if not path.is_dir():
+        return [path]
+    return [*sorted(file for file in path.iterdir() if _is_brief(file.name))]
+
+
+def _is_brief(name: str) -> bool:
+    return name.endswith(".md") and not name.startswith(".") and name.lower() != _README
 
 
 @dataclass(frozen=True)

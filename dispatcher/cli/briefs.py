@@ -54,9 +54,9 @@ def write_new(title: str, folder: Path, *, edit: bool) -> None:
         raise BadInput(f"{path} is already there", hint="edit it, or choose another title") from None
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from None
+    out(str(path))  # also when there is no editor: the brief is there
     if edit:
         _edit(path)
-    out(str(path))
 
 
 def refuse_unfilled(body: str, label: str) -> None:

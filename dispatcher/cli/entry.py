@@ -1,15 +1,17 @@
 """Where the process starts: the quick answers, the errors as lines, the exit code.
 
-`--version` must cost next to nothing and must work in a broken installation, so nothing but `sys` is imported up here.
+`--version` must cost next to nothing and must work in a broken installation, so next to nothing is imported up here.
 What a person may see of an error is decided here and nowhere else: one line, perhaps a hint, never a traceback.
 
-Exit codes: those of the errors (`dispatcher.errors`), 70 for a fault of our own, 2 for a wrong command line, 130 after
-Ctrl-C, 141 when whoever read our output has gone.
+Exit codes: those of the errors (`dispatcher.errors`), 70 for a fault of our own, 2 for a wrong command line or output
+that cannot be written, 130 after Ctrl-C, 141 when whoever read our output has gone.
 """
 
 from __future__ import annotations
 
 import sys
+
+from dispatcher.cli import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from dispatcher.errors import DispatcherError
 
+CANNOT_WRITE = 2  # as a database that cannot be written
 INTERRUPTED = 130
 OUR_FAULT = 70  # EX_SOFTWARE
 BROKEN_PIPE = 141
@@ -26,35 +29,25 @@ _WORDS = ("--reason", "--note")  # what follows them is read by people alone
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. `arguments` without the program's name; None: `sys.argv`."""
-    _fill_gaps()
+    streams.prepare(own=arguments is None)
     if arguments is None and sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode:
         _again_in_utf8()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        _never_fail_on_a_character(stream)
     try:
         code = _version() if given in (["--version"], ["-V"]) else _run(given)
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        streams.drop_output()
         return BROKEN_PIPE
+    except streams.OutputLost as lost:
+        streams.drop_output()
+        _say(f"error: the output cannot be written: {lost}")
+        _say("hint: send it elsewhere, or free some space; what the command changed is kept")
+        return CANNOT_WRITE
     except KeyboardInterrupt:
         _say("interrupted")
         return INTERRUPTED
     return code
-
-
-def _fill_gaps() -> None:
-    """Started with a closed stdin, stdout or stderr (`>&-`), Python has None there; and the next file that is opened, a
-    database perhaps, would get the number that every child takes for its output. /dev/null takes the place.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            import os
-
-            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115  (the lowest free number: the missing one)
-            os.set_inheritable(stream.fileno(), True)
-            setattr(sys, name, stream)
 
 
 def _version() -> int:
@@ -65,7 +58,7 @@ def _version() -> int:
 
 
 def _run(given: list[str]) -> int:
-    from dispatcher.errors import BadInput, DispatcherError
+    from dispatcher.errors import BadInput, DispatcherError, refusal
 
     try:
         words = given or ["--help"]
@@ -85,8 +78,11 @@ def _run(given: list[str]) -> int:
         return run(words)
     except DispatcherError as error:
         return _explain(error)
-    except BrokenPipeError:
+    except (BrokenPipeError, streams.OutputLost):
         raise
+    except OSError as error:
+        refused = refusal(error)
+        return _confess(error) if refused is None else _explain(refused)
     except Exception as error:
         return _confess(error)
 
@@ -123,12 +119,6 @@ def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def _never_fail_on_a_character(stream: object) -> None:
-    """Cron's LANG can be one that cannot write a title; a log must not stop at that."""
-    if reconfigure := getattr(stream, "reconfigure", None):
-        reconfigure(errors="backslashreplace")
-
-
 def _again_in_utf8() -> None:
     """A locale that knows ASCII alone (cron, containers) makes Python misread arguments and file names: start anew."""
     import os
@@ -152,10 +142,3 @@ def _holds_nothing(words: list[str]) -> bool:
         if (not word or name != word) and before not in _WORDS and name not in _WORDS:
             return True
     return False
-
-
-def _drop_output() -> None:
-    """Python flushes stdout once more at exit; what is left in it goes nowhere."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

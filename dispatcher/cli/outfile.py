@@ -1,7 +1,8 @@
 """The files that a person names for a command to write: one rule for all commands.
 
-`-` is stdout. A new file appears under its name when it is whole, and a file that exists is never replaced. What exists
-and is no file - a named pipe, `>(gzip)`, a device - is written through and stays what it is.
+`-` is stdout. A file appears under its name when it is whole. One that exists is never replaced, for it may be the only
+copy of something; but a report, which can be made again, takes the place of an older one, also behind a link. What
+exists and is no file - a named pipe, `>(gzip)`, a device - is written through and stays what it is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -28,15 +29,16 @@ def is_stdout(file: Path) -> bool:
 
 
 @contextmanager
-def opened(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """To be written from front to back."""
+def opened(file: Path, *, mode: int = 0o666, replaces: bool = False) -> Iterator[IO[bytes]]:
+    """To be written from front to back. `replaces`: a regular file that exists gives way, when the new one is whole."""
     with _explained(file):
-        place = _place(file)
+        place = _place(file, replaces=replaces)
         if place is None:
             with _through(file) as stream:
                 yield stream
             return
-        with _unfinished(file, place, mode) as path, path.open("wb") as stream:
+        put = _put_instead if replaces else _put_new
+        with _unfinished(file, place, mode, put) as path, path.open("wb") as stream:
             yield stream
 
 
@@ -46,7 +48,7 @@ def filled(file: Path) -> Iterator[Path]:
     with _explained(file):
         place = _place(file)
         if place is not None:
-            with _unfinished(file, place, 0o666) as path:
+            with _unfinished(file, place, 0o666, _put_new) as path:
                 yield path
             return
         with tempfile.TemporaryDirectory(prefix="dispatcher-") as folder:
@@ -56,8 +58,8 @@ def filled(file: Path) -> Iterator[Path]:
                 shutil.copyfileobj(whole, stream)
 
 
-def _place(file: Path) -> Path | None:
-    """Where a new file shall be, behind all links; None for what is written through."""
+def _place(file: Path, *, replaces: bool = False) -> Path | None:
+    """Where the file shall be, behind all links; None for what is written through."""
     if is_stdout(file):
         return None
     try:
@@ -71,6 +73,8 @@ def _place(file: Path) -> Path | None:
             ) from None
         return place
     if stat.S_ISREG(state.st_mode):
+        if replaces:
+            return Path(os.path.realpath(file))
         raise _taken(file)
     if stat.S_ISDIR(state.st_mode):
         raise BadInput(f"{clean(str(file))} cannot be written: it is a folder", hint="name a file in it")
@@ -89,22 +93,48 @@ def _through(file: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _unfinished(file: Path, place: Path, mode: int) -> Iterator[Path]:
+def _unfinished(file: Path, place: Path, mode: int, put: Callable[[Path, Path, Path], None]) -> Iterator[Path]:
     """An empty file beside its later place, whose name nobody else has; gone when it was not finished."""
     path = place.parent / f".dispatcher-{os.getpid()}-{secrets.token_hex(4)}.part"
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     try:
         yield path
-        try:
-            os.link(path, place)  # unlike a rename it replaces nothing that came into being meanwhile
-        except FileExistsError:
-            raise _taken(file) from None
-        except OSError:  # a file system without hard links
-            if os.path.lexists(place):
-                raise _taken(file) from None
-            os.rename(path, place)
+        _sync(path)
+        put(file, path, place)
     finally:
         path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """After a power cut a name must not stand for an empty file."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _put_new(file: Path, path: Path, place: Path) -> None:
+    try:
+        os.link(path, place)  # unlike a rename it replaces nothing that came into being meanwhile
+    except FileExistsError:
+        raise _taken(file) from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(place):
+            raise _taken(file) from None
+        os.rename(path, place)
+
+
+def _put_instead(file: Path, path: Path, place: Path) -> None:
+    """In place of an older file, with its owner and its rights: a web server may have to read it."""
+    if os.path.lexists(place):
+        older = os.lstat(place)
+        if not stat.S_ISREG(older.st_mode):  # it was one when we began
+            raise _taken(file)
+        with suppress(OSError):  # a file of somebody else, in a folder that we may write
+            os.chown(path, older.st_uid, older.st_gid)
+        os.chmod(path, stat.S_IMODE(older.st_mode))
+    os.replace(path, place)
 
 
 def _taken(file: Path) -> BadInput:

@@ -221,7 +221,7 @@ def _write_page(found: Report, file: Path) -> None:
     from dispatcher.report.page import render
 
     text = render(found, _period(found), clock)
-    with outfile.opened(file) as page:
+    with outfile.opened(file, replaces=True) as page:
         page.write(text.encode("utf-8", "replace"))
     if not outfile.is_stdout(file):
         note(f"{clean(str(file))}: {len(text) / 1024:.0f} KiB, open it in any browser")

@@ -70,9 +70,7 @@ def _install(
     for briefs in add:
         path = briefs.expanduser().absolute()
         if not path.exists():
-            raise BadInput(
-                f"there is no {path}", hint="make the folder first; an empty one is fine once it has a brief"
-            )
+            raise BadInput(f"there is no {path}", hint="make it first; a folder may be empty")
         words += ["--add", str(path)]
     if until is not None:
         from dispatcher.cli.running import deadline

@@ -162,6 +162,28 @@ def test_a_missing_file_and_an_empty_folder(home: Path, run: Run, tmp_path: Path
     assert "there is no brief (*.md)" in run("add", str(tmp_path / "empty")).err
 
 
+def test_hidden_files_are_no_briefs(home: Path, run: Run, brief: Write, tmp_path: Path) -> None:
+    """What editors and other machines leave: a lock that is a link to nowhere, a resource fork."""
+    brief("---\nexpect: report\n---\n# Say it\n", "briefs/one.md")
+    (tmp_path / "briefs" / ".#one.md").symlink_to("somebody@somewhere.1234")
+    (tmp_path / "briefs" / "._one.md").write_bytes(b"\0\5\x16\7")
+    said = run("add", str(tmp_path / "briefs"))
+    assert (said.code, said.out.count("added")) == (0, 1)
+    assert run("add", str(tmp_path / "briefs" / "._one.md")).code == 2, "who names it means it"
+
+
+def test_a_run_works_on_the_queue_whatever_is_added(home: Path, run: Run, brief: Write, tmp_path: Path) -> None:
+    run("add", str(brief("---\nexpect: report\n---\n# Say it\n")))
+    (tmp_path / "empty").mkdir()
+    said = run("run", "--dry-run", "--add", str(tmp_path / "empty"))
+    assert (said.code, said.err) == (0, "")
+    assert "task 1: Say it" in said.out
+    for wrong in (tmp_path / "none", "n" * 300):
+        said = run("run", "--dry-run", "--add", str(wrong), "--add", str(tmp_path / "empty"))
+        assert (said.code, said.err.count("error: "), said.err.count("\n")) == (2, 1, 1)
+        assert "task 1: Say it" in said.out
+
+
 @pytest.mark.parametrize(
     ("rule", "words", "hint"),
     [
@@ -202,6 +224,14 @@ def test_new_writes_a_brief_that_parses(home: Path, run: Run) -> None:
         added = run("add", str(path), "--json")
         assert "which repository" in added.err  # everything else was read
     assert "is already there" in run("new", "Fix the login redirect").err
+
+
+def test_a_new_brief_is_named_also_without_an_editor(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "/no/such/editor")
+    said = run("new", "Fix it", "--edit")
+    assert (said.code, said.out) == (2, "briefs/fix-it.md\n")
+    assert "hint: set EDITOR" in said.err
 
 
 def test_edit_changes_the_stored_brief(story: Story, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -96,6 +97,61 @@ def test_a_traceback_is_saved_elsewhere_when_the_state_folder_cannot_be_written(
     said = run("status")
     [file] = tmp_path.glob("crash-*.txt")
     assert str(file) in said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/x\n"), "/x\\n cannot be used: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), "/x cannot be used: No space left on device"),
+        (OSError(errno.EIO, "Input/output error", "/x"), "/x cannot be used: Input/output error"),
+    ],
+)
+def test_what_the_system_refuses_is_no_fault_of_ours(
+    run: Any, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
+) -> None:
+    monkeypatch.setattr(express, "run", fail_with(error))
+    found = run("status")
+    assert (found.code, found.err.splitlines()[0]) == (2, f"error: {said}")
+    assert "\nhint: " in found.err
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EPERM, "of a signal"), FileNotFoundError(errno.ENOENT, "gone", "/x")]
+)
+def test_what_may_be_our_fault_is_confessed(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: OSError
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(express, "run", fail_with(error))
+    assert run("status").code == entry.OUR_FAULT
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "add {}",
+        "add {b} --repo {}",
+        "run --add {}",
+        "status --home {}",
+        "init {}",
+        "trust --home {}",
+        "classify {}",
+        "export {}",
+        "import {} --home {new}",
+        "import --from opencode {}",
+        "import --from claude {}",
+        "cron show --home {}",
+        "report --html {}",
+    ],
+)
+def test_a_name_that_no_file_can_have(home: Path, run: Any, brief: Any, tmp_path: Path, words: str) -> None:
+    one = brief("---\nexpect: report\n---\n# Say it\n")
+    run("add", str(one))
+    said = run(*(word.format("n" * 300, b=one, new=tmp_path / "new") for word in words.split()))
+    assert said.code == 2
+    assert "File name too long" in said.err
+    assert "internal" not in said.err
 
 
 def test_ctrl_c_is_no_error_of_ours(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

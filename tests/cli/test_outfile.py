@@ -1,4 +1,4 @@
-"""The files that a person names for a command to write: new ones appear whole, and nothing that exists is lost."""
+"""The files that a person names for a command to write: they appear whole, and nothing but a report is replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from tests.cli.story import Story
 
 PROGRAM = [sys.executable, "-m", "dispatcher.cli"]
 WRITERS = [["export"], ["report", "--html"], ["log", "backup"], ["bug-report", "1", "-o"]]
+KEEPERS = [words for words in WRITERS if words[0] != "report"]
 each_writer = pytest.mark.parametrize("words", WRITERS, ids=lambda words: words[0])
 
 
@@ -53,7 +54,7 @@ def test_a_new_file_is_whole_and_alone(story: Story, run: Run, tmp_path: Path, w
     assert (folder / "x.part").read_text() == "mine"
 
 
-@each_writer
+@pytest.mark.parametrize("words", KEEPERS, ids=lambda words: words[0])
 def test_an_existing_file_stays(story: Story, run: Run, tmp_path: Path, words: list[str]) -> None:
     target, link = tmp_path / "x", tmp_path / "link"
     target.write_text("mine")
@@ -64,6 +65,54 @@ def test_an_existing_file_stays(story: Story, run: Run, tmp_path: Path, words: l
         assert said.err.startswith(f"error: {name} exists already\nhint: ")
     assert link.is_symlink()
     assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize("behind", ["", "link", "far link"])
+def test_a_report_takes_the_place_of_yesterdays(story: Story, run: Run, tmp_path: Path, behind: str) -> None:
+    (tmp_path / "far").mkdir()
+    page = tmp_path / "far" / "x"
+    page.write_text("yesterday")
+    page.chmod(0o604)
+    (tmp_path / "link").symlink_to("far/x")
+    (tmp_path / "far link").symlink_to("link")
+    said = run("report", "--html", str(tmp_path / behind if behind else page))
+    assert said.code == 0, said.err
+    assert looks_right(["report"], page.read_bytes())
+    assert stat.S_IMODE(page.stat().st_mode) == 0o604
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_symlink()) == ["far link", "link"]
+    assert [path.name for path in page.parent.iterdir()] == ["x"]
+
+
+def test_a_report_that_is_not_finished_leaves_yesterdays(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("yesterday")
+
+    def stops() -> None:
+        with outfile.opened(tmp_path / "x", replaces=True) as stream:
+            stream.write(b"half")
+            stream.flush()
+            assert (tmp_path / "x").read_text() == "yesterday"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stops()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "yesterday")]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/nowhere", path)])
+def test_a_report_never_replaces_what_became_no_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    page = tmp_path / "x"
+    page.write_text("yesterday")
+
+    def changes() -> None:
+        with outfile.opened(page, replaces=True) as stream:
+            stream.write(b"today")
+            page.unlink()
+            make(page)
+
+    with pytest.raises(BadInput, match="exists already"):
+        changes()
+    assert not page.is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 @each_writer

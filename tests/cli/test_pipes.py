@@ -1,4 +1,6 @@
-"""A reader that goes away, as in `dispatcher log --jsonl | head`, is no error of ours, whichever command it was."""
+"""Output that nobody takes, whichever command it was: a reader that goes away, as in `dispatcher log --jsonl | head`,
+is no error of ours; a disk that is full is told in one line; messages that cannot be written change nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dispatcher.cli.catalog import BY_NAME
-from dispatcher.cli.entry import BROKEN_PIPE
+from dispatcher.cli.entry import BROKEN_PIPE, CANNOT_WRITE
 from dispatcher.task import Status
+from tests.cli.conftest import Run
 from tests.cli.story import Story
 
 PROGRAM = [sys.executable, "-m", "dispatcher.cli"]
@@ -110,3 +113,89 @@ def test_a_reader_that_goes_away_in_the_middle(story: Story) -> None:
             said = process.stderr.read()
         notes = [line for line in said.splitlines() if not line.startswith(b"--- attempt")]
         assert (notes, process.returncode in (0, BROKEN_PIPE)) == ([], True), words
+
+
+FULL = Path("/dev/full")  # only ever opened to be written to
+TOLD = """\
+error: the output cannot be written: {}
+hint: send it elsewhere, or free some space; what the command changed is kept
+"""
+full_disk = pytest.mark.skipif(not FULL.is_char_device(), reason="there is no /dev/full")
+SHORT = [
+    words
+    for words in ALL
+    if "--help" not in words and words.split()[0] not in ("doctor", "new", "trust", "hold", "pause", "cancel", "init")
+]
+
+
+def command(story: Story, tmp_path: Path, words: str) -> list[str]:
+    (tmp_path / "brief.md").write_text("---\nexpect: report\n---\n# Say it\n\nIn a line.\n")
+    return [*PROGRAM, *(part.format(tmp=tmp_path, logs=story.home / "logs") for part in words.split(" "))]
+
+
+@full_disk
+@pytest.mark.parametrize("words", [*SHORT, "--help", "models --help"])
+def test_output_to_a_full_disk_is_one_line(story: Story, tmp_path: Path, words: str) -> None:
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            command(story, tmp_path, words),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr.endswith(TOLD.format("No space left on device")), done.stderr
+    assert done.stderr.count("\n") == 2 + done.stderr.count("--- attempt")
+    assert done.returncode == CANNOT_WRITE
+
+
+@full_disk
+def test_what_was_done_is_kept_when_its_output_is_lost(story: Story, run: Run, tmp_path: Path) -> None:
+    with FULL.open("wb") as full:
+        subprocess.run(command(story, tmp_path, "add {tmp}/brief.md"), stdout=full, stderr=subprocess.DEVNULL)
+    assert "Say it" in run("status", "--all").out
+
+
+@full_disk
+@pytest.mark.parametrize(("words", "code"), [("status", 0), ("hold small", 0), ("nope", 2), ("show 7", 2), ("run", 0)])
+def test_messages_to_a_full_disk_change_no_exit_code(story: Story, tmp_path: Path, words: str, code: int) -> None:
+    subprocess.run(command(story, tmp_path, "pause 2"), check=True, capture_output=True)
+    with FULL.open("wb") as full:
+        done = subprocess.run(command(story, tmp_path, words), stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == code
+
+
+def test_output_that_was_opened_for_reading(story: Story, tmp_path: Path) -> None:
+    with Path(os.devnull).open("rb") as wrong:
+        done = subprocess.run(
+            command(story, tmp_path, "status"), stdout=wrong, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (CANNOT_WRITE, TOLD.format("Bad file descriptor"))
+
+
+def test_a_terminal_that_is_gone(story: Story, tmp_path: Path) -> None:
+    """EIO, as after the end of an ssh session."""
+    ours, theirs = os.openpty()
+    os.close(ours)
+    try:
+        done = subprocess.run(
+            command(story, tmp_path, "status --json"), stdout=theirs, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(theirs)
+    assert (done.returncode, done.stderr) == (CANNOT_WRITE, TOLD.format("Input/output error"))
+
+
+def test_a_slow_reader_of_a_stream_that_does_not_block(story: Story, tmp_path: Path) -> None:
+    """As other programs leave the terminal that they share with us."""
+    whole = subprocess.run(command(story, tmp_path, "show 1 --stdout"), capture_output=True, check=True).stdout
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with subprocess.Popen(command(story, tmp_path, "show 1 --stdout"), stdout=writing, stderr=subprocess.PIPE) as ran:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as reader:
+            assert reader.read() == whole
+        assert ran.stderr is not None
+        assert ran.stderr.read() == b""
+    assert (ran.returncode, len(whole) > 65536) == (0, True)

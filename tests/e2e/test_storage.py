@@ -121,6 +121,28 @@ def test_a_run_that_is_told_to_end_while_the_disk_is_full(world: World, small_di
     assert world.task(task)["status"] == "needs_review"
 
 
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
+def test_a_run_whose_own_log_is_on_a_full_disk(world: World) -> None:
+    """No task suffers for it: its steps are said to nobody, and only at the end is it told that the report was lost."""
+    task = world.add(world.brief("unheard", script({"steps": WORK})))
+    with Path("/dev/full").open("wb") as log:  # written to, never named to a program
+        done = subprocess.run(world.command("run"), env=world.environment, stdout=log, stderr=log, check=False)
+    assert world.task(task)["status"] == "needs_review", world.story(task)
+    assert done.returncode == 2
+
+
+def test_a_run_whose_messages_nobody_reads_any_more(world: World) -> None:
+    task = world.add(world.brief("unheard", script({"steps": WORK})))
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        world.command("run"), env=world.environment, stdout=subprocess.PIPE, stderr=writing, check=False
+    )
+    os.close(writing)
+    assert world.task(task)["status"] == "needs_review", world.story(task)
+    assert done.returncode == 0
+
+
 def test_a_disk_that_is_full_before_a_worker_starts(world: World, small_disk: Path) -> None:
     task = world.add(world.brief("full", script({"steps": WORK})))
     with full(small_disk):

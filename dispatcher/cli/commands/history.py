@@ -151,7 +151,9 @@ def report(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one self-contained page, into a new file; - is stdout."),
+        typer.Option(
+            "--html", metavar="FILE", help="Write one self-contained page, in place of an older one; - is stdout."
+        ),
     ] = None,
     tasks: Annotated[int, typer.Option("--tasks", metavar="N", min=0, help="How many tasks the page lists.")] = 5000,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
