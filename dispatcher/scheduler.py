@@ -231,7 +231,10 @@ def work(
         ctx.say = options.say
     loop = Loop(ctx, options)
     ctx.asked = lambda task, asked: loop.teller.approval(task, asked, time.time())
-    anyio.run(loop.main, lost, strays, first)
+    try:
+        anyio.run(loop.main, lost, strays, first)
+    finally:
+        ctx.forks.close()
     if loop.broken is not None:
         raise loop.broken
     summary = summarise(store, loop.moved, options, loop.gate.busy)

@@ -25,8 +25,6 @@ from dispatcher.supervisor import client, spec
 from dispatcher.task import Attempt, Candidate, CheckResult, Evidence, Shape, Task
 
 if TYPE_CHECKING:
-    import subprocess
-
     from dispatcher.runner.context import Context
 
 TRACE_FILE = "git-trace"  # each git command of the worker's tree, with its folder (git's trace2)
@@ -36,7 +34,7 @@ BEFORE_FILE = "before.json"  # what the copy held when the attempt started
 @dataclass(frozen=True)
 class Started:
     attempt: Attempt
-    process: subprocess.Popen[bytes]
+    process: client.Launched
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ async def launch(
     started: Worker,
     *,
     others_free: bool,
-) -> subprocess.Popen[bytes]:
+) -> client.Launched:
     """The folder, the prompt, the environment; the process comes last."""
     candidate, version, box = started.candidate, started.version, started.box
     folder = Path(attempt.folder)
@@ -125,15 +123,13 @@ async def launch(
         supervised = replace(
             supervised, gate_required=True, gate=gate_plan(ctx, task, settings, candidate, place, attempt)
         )
-    return await to_thread.run_sync(write_and_launch, supervised, folder, variables)
+    return await to_thread.run_sync(write_and_launch, ctx, supervised, variables)
 
 
-def write_and_launch(
-    supervised: spec.AttemptSpec, folder: Path, variables: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+def write_and_launch(ctx: Context, supervised: spec.AttemptSpec, variables: Mapping[str, str]) -> client.Launched:
     """Beside the loop, because it waits for the disk."""
     spec.write(supervised)
-    return client.launch(folder, variables)
+    return client.launch(Path(supervised.folder), variables, ctx.forks)
 
 
 def enclose(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dispatcher.supervisor.forks import ForkServer
 from dispatcher.task import Attempt, Source, Task
 
 if TYPE_CHECKING:
@@ -37,4 +38,9 @@ class Context:
     say: Callable[[Task, Attempt | None, str], None] = _silent
     asked: Callable[[Task, Approval], None] = _nobody  # a call waits for a person
     stopping: bool = False
+    told: set[int] = field(default_factory=set)  # approvals that this run has told a person of
+    forks: ForkServer = field(init=False)
     live: dict[int, Path] = field(default_factory=dict)  # task id -> folder of the attempt in flight
+
+    def __post_init__(self) -> None:
+        self.forks = ForkServer(self.logs)

@@ -19,7 +19,7 @@ from dispatcher import checks as checking
 from dispatcher.errors import DispatcherError
 from dispatcher.repository import delivery, evidence
 from dispatcher.repository.marker import identity_of
-from dispatcher.runner import consequences, offline
+from dispatcher.runner import consequences, offline, questions
 from dispatcher.runner.attempt import BEFORE_FILE, TRACE_FILE
 from dispatcher.runner.place import Place, place_of
 from dispatcher.runner.reading import read_outcome, with_words
@@ -121,7 +121,7 @@ async def examine(ctx: Context, task: Task, attempt: Attempt, place: Place) -> F
     await to_thread.run_sync(enclosure.end_containers, ctx.config, attempt.marker)
     candidate = ctx.config.roster.candidates.get(attempt.candidate)
     outcome = await to_thread.run_sync(consequences.compare, attempt, candidate, outcome)
-    outcome = still_waiting(ctx, attempt, outcome)
+    outcome = still_waiting(ctx, task, attempt, outcome)
     if place.base is None:
         return Findings(record, outcome, Evidence(), None, worker)
     found = gone(ctx, task, place)
@@ -154,9 +154,9 @@ def outcome_of(attempt: Attempt, record: ExitRecord | None, now: float) -> Outco
     )
 
 
-def still_waiting(ctx: Context, attempt: Attempt, outcome: Outcome) -> Outcome:
+def still_waiting(ctx: Context, task: Task, attempt: Attempt, outcome: Outcome) -> Outcome:
     """A question outlives whatever ended its worker: without its answer the task would lose the call."""
-    approving.collect(ctx.store, ctx.config, attempt)
+    questions.collect(ctx, task, attempt)
     asked = [one for one in approvals.of_attempt(ctx.store, attempt.id) if one.consumed_at is None]
     if not asked or outcome.positive or outcome.kind not in _CUT_OFF:
         return outcome

@@ -12,7 +12,7 @@ from dispatcher import approving, money, programs, quota, routing
 from dispatcher.checks import Stopped
 from dispatcher.errors import DispatcherError, InternalError
 from dispatcher.runner import attempt as attempts
-from dispatcher.runner import offline, trouble
+from dispatcher.runner import offline, questions, trouble
 from dispatcher.runner.place import Busy, prepare
 from dispatcher.runner.settings import Settings, settings_for
 from dispatcher.runner.settle import describe, settle
@@ -21,8 +21,6 @@ from dispatcher.supervisor import client, spec
 from dispatcher.task import Attempt, Candidate, HoldScope, OutcomeClass, Status, Task
 
 if TYPE_CHECKING:
-    import subprocess
-
     from dispatcher.runner.context import Context
 
 
@@ -52,7 +50,7 @@ async def recover(ctx: Context, task: Task) -> Task:
     return await run_task(ctx, task)
 
 
-async def attend(ctx: Context, task: Task, attempt: Attempt, process: subprocess.Popen[bytes] | None) -> None:
+async def attend(ctx: Context, task: Task, attempt: Attempt, process: client.Launched) -> None:
     """Wait for the supervisor; tell of the calls that it holds meanwhile."""
     folder = Path(attempt.folder)
     async with anyio.create_task_group() as group:
@@ -76,11 +74,7 @@ async def listen(ctx: Context, task: Task, attempt: Attempt) -> None:
         size = asked.stat().st_size if asked.exists() else 0
         if size != seen:
             seen = size
-            for one in approving.collect(ctx.store, ctx.config, attempt):
-                ctx.say(
-                    task, attempt, f"a call waits for you: dispatcher approve {one.id}, or dispatcher deny {one.id}"
-                )
-                ctx.asked(task, one)
+            questions.collect(ctx, task, attempt)
         if ctx.config.approvals.expire is not None:
             approving.collect_all(ctx.store, ctx.config, ctx.clock())
         await anyio.sleep(ASKED_POLL)

@@ -1,6 +1,8 @@
 """One small process per attempt: it starts the worker, watches it, ends its whole tree and writes the exit record.
 
     __main__.py     FOLDER -> the process
+    forkserver.py   forks one for each attempt of a run, warm
+    forks.py        the run's side of that
     supervise.py    its loop
     spawn.py        fork and exec          clocks.py     how long silence may last (pure)
     tree.py         find and end a tree    reactions.py  what a signal of the harness leads to (pure)
@@ -13,7 +15,7 @@
     client.py       launch, wait, send, end_leftovers
     transcript.py   the lines of a capped file
 
-The process has to live when the dispatcher dies and costs a start for every attempt, so what it imports before the
+The process has to live when the dispatcher dies and may cost a start for every attempt, so what it imports before the
 worker runs is counted in milliseconds: no dataclasses, enum, re, json or subprocess (they quadruple the start).
 The translators of the harness are loaded when the worker has lived long enough to need them.
 """

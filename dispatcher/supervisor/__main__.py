@@ -1,6 +1,7 @@
 """`python -I -S -X utf8 .../supervisor/__main__.py FOLDER [LOCK-FD [VARIABLE...]]`: one supervisor.
+`python -I -S -X utf8 .../supervisor/__main__.py --fork FD LOGS`: the process that forks supervisors for one run.
 
-Isolated and without `site`, because it is started for every attempt; the package root is all it needs on the path.
+Isolated and without `site`, because it may be started for every attempt; the package root is all it needs on the path.
 VARIABLE: names that this interpreter may have added to its environment and that the worker must not get.
 """
 
@@ -10,6 +11,11 @@ import sys
 
 def run() -> int:
     sys.path.insert(0, __file__.rsplit("/", 3)[0])
+    if sys.argv[1] == "--fork":
+        from dispatcher.supervisor.forkserver import serve
+
+        serve(int(sys.argv[2]))
+        return 0
     from dispatcher.supervisor.supervise import main
 
     folder, *rest = sys.argv[1:]

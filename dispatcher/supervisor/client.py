@@ -6,9 +6,9 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -16,16 +16,17 @@ import anyio
 from dispatcher.errors import InternalError, NotFound, StoreError
 from dispatcher.supervisor import attempt_files as files
 from dispatcher.supervisor import cgroup, plain_json, processes, spec
+from dispatcher.supervisor.forks import Forked, ForkServer, Unavailable, start_python
 from dispatcher.supervisor.tree import Tree, end
 from dispatcher.task import ExitRecord
 
-PROGRAM = str(Path(__file__).with_name("__main__.py"))
+Launched = subprocess.Popen[bytes] | Forked | None  # None: nobody can tell but the attempt's lock
 POLL = 0.1  # seconds between looks at the lock where no pidfd is to be had
 LEFTOVER_GRACE = 5.0
 
 
-def launch(folder: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start the supervisor of the attempt whose attempt.json lies in `folder`.
+def launch(folder: Path, env: Mapping[str, str], server: ForkServer | None = None) -> Launched:
+    """Start the supervisor of the attempt whose attempt.json lies in `folder`; a fork of `server`, where that can be.
 
     `env` is the worker's whole environment. It reaches the worker through the supervisor's own and touches no disk.
     The lock is taken here and handed over, so that there is no moment in which a started attempt looks dead.
@@ -34,35 +35,32 @@ def launch(folder: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     if lock is None:
         raise InternalError(f"{folder}: another supervisor has this attempt")
     added = [] if "LC_CTYPE" in env else ["LC_CTYPE"]  # by the interpreter, in the C locale (PEP 538)
-    argv = [sys.executable, "-I", "-S", "-X", "utf8", PROGRAM, str(folder), str(lock), *added]
     try:
         with (folder / files.OWN_ERRORS).open("ab") as errors:
-            return subprocess.Popen(
-                argv,
-                env=dict(env),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=(lock,),
-                start_new_session=True,
-            )
+            if server is not None:
+                with suppress(Unavailable):
+                    return server.fork(folder, env, lock, errors.fileno())
+            return start_python((str(folder), str(lock), *added), env, (lock,), errors)
     finally:
         os.close(lock)
 
 
-async def wait(folder: Path, process: subprocess.Popen[bytes] | None) -> ExitRecord | None:
+async def wait(folder: Path, process: Launched) -> ExitRecord | None:
     """Wait until the supervisor is gone; its exit record, or None when it left none (`lost`).
 
     `process` is what `launch` gave, or None for a supervisor of an earlier dispatcher. Cancelling only stops the
     waiting: the supervisor goes on, and it can be waited for again.
     """
-    pid = process.pid if process is not None else _holder_pid(folder)
-    if pid is not None and (process is None or process.poll() is None):
-        await _pidfd_gone(pid)
-    if process is not None:
+    if isinstance(process, Forked):
+        await anyio.wait_readable(process.pidfd)
+    elif process is not None:
+        if process.poll() is None:
+            await _pidfd_gone(process.pid)
         await _polled(lambda: process.poll() is not None)
     else:
+        pid = _holder_pid(folder)
+        if pid is not None:
+            await _pidfd_gone(pid)
         await _polled(lambda: not spec.alive(folder))
     return spec.read_exit(folder)
 

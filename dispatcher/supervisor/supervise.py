@@ -511,12 +511,18 @@ def _nothing(_number: int, _frame: object) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphans of the worker's tree become our children instead of init's (Linux 3.4)."""
+    """Orphans of the worker's tree become our children instead of init's (Linux 3.4). Elsewhere they are found by the
+    parent walk while their parents live."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def prctl(option: int, value: int | bytes) -> None:
+    """Set a property of this process; nothing where there is no such call."""
     import ctypes
 
     try:
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    except AttributeError:  # not Linux: orphans are found by the parent walk while their parents live
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except AttributeError:  # not Linux
         return
 
 

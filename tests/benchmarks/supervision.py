@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks import sides
-from tests.e2e.world import World
+from tests.e2e.world import World, fork_servers, supervisors
 
 WORKERS = 8
 PER_SECOND = 50
@@ -143,32 +143,20 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def supervisors(home: Path) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if b"supervisor/__main__" in words and str(home).encode() in words:
-                found.append(int(entry.name))
-    return found
-
-
 def talking(root: Path, seconds: float) -> None:
     made = world(root / "talk", TALKER, WORKERS, WORKERS)
     run = made.start("run", "-j", str(WORKERS), "--quiet")
     try:
-        while len(watched := supervisors(made.home)) < WORKERS:
+        while len(watched := supervisors(made.home / "logs")) < WORKERS:
             assert run.poll() is None, (made.root / "run.out").read_text()
             time.sleep(0.1)
         time.sleep(5.0)  # the translators are loaded
-        before = {pid: cpu(pid) for pid in (run.pid, *watched)}
+        servers = fork_servers(made.home / "logs")
+        before = {pid: cpu(pid) for pid in (run.pid, *watched, *servers)}
         began = time.monotonic()
         time.sleep(seconds)
         spent = {pid: (cpu(pid) - used) / (time.monotonic() - began) * 100 for pid, used in before.items()}
-        loop, each = pss(run.pid), sum(map(pss, watched)) / WORKERS
+        loop, server, each = pss(run.pid), sum(map(pss, servers)), sum(map(pss, watched)) / WORKERS
         written = sum(path.stat().st_size for path in made.home.glob("logs/*/*/stdout"))
     finally:
         run.terminate()
@@ -176,6 +164,7 @@ def talking(root: Path, seconds: float) -> None:
     total = sum(spent.values())
     rows = [
         ("memory of the run loop (PSS)", f"{loop:.1f} MiB", f"{GOAL_LOOP:g} MiB", met(loop, GOAL_LOOP)),
+        ("memory of the process that forks them (PSS)", f"{server:.1f} MiB", "", ""),
         ("memory of each supervisor (PSS)", f"{each:.1f} MiB", f"{GOAL_SUPERVISOR:g} MiB", met(each, GOAL_SUPERVISOR)),
         ("CPU of the run loop", f"{spent[run.pid]:.2f} %", "", ""),
         (f"CPU of {WORKERS} supervisors", f"{total - spent[run.pid]:.2f} %", "", ""),

@@ -1,4 +1,4 @@
-"""Chaos: many tasks, many `kill -9` at dispatchers, supervisors and workers, and at the end a count of what is left.
+"""Chaos: many tasks, many `kill -9` at dispatchers, fork servers, supervisors and workers; what is left is counted.
 
     python -m tests.chaos.run --tasks 300 --kills 200 --seed 1
 
@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.supervisor import spec
-from tests.e2e.world import World, marked, scripted_world
+from tests.e2e.world import World, fork_servers, marked, parent, scripted_world, supervisors
 
 DISPATCHERS = 2
 JOBS = "4"
-KINDS = ("dispatcher", "supervisor", "worker", "worker", "supervisor", "worker", "dispatcher", "worker")
+KINDS = ("dispatcher", "supervisor", "worker", "fork server", "worker", "supervisor", "worker", "dispatcher", "worker")
 UNFINISHED = "('queued', 'running', 'waiting')"
 SHARE = 0.95
 
@@ -80,7 +80,11 @@ def brief(world: World, rng: random.Random, number: int) -> None:
 
 def processes(world: World) -> dict[str, list[tuple[int, int]]]:
     """Living supervisors and workers, each with its task, by a walk through /proc."""
-    found: dict[str, list[tuple[int, int]]] = {"supervisor": [], "worker": []}
+    watched = supervisors(world.home / "logs")
+    found: dict[str, list[tuple[int, int]]] = {
+        "supervisor": [(pid, int(folder.parent.name)) for pid, folder in watched.items()],
+        "worker": [],
+    }
     logs = str(world.home / "logs").encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -90,10 +94,7 @@ def processes(world: World) -> dict[str, list[tuple[int, int]]]:
             environ = (entry / "environ").read_bytes()
         except OSError:
             continue
-        if b"supervisor/__main__" in words and logs in words:
-            folder = next(word for word in words.split(b"\0") if word.startswith(logs))
-            found["supervisor"].append((int(entry.name), int(folder[len(logs) + 1 :].split(b"/")[0])))
-        elif b"demo/worker.py" in words and b"DISPATCHER_ATTEMPT=" in environ and logs in environ:
+        if b"demo/worker.py" in words and b"DISPATCHER_ATTEMPT=" in environ and logs in environ:
             marker = environ.partition(b"DISPATCHER_ATTEMPT=")[2]
             found["worker"].append((int(entry.name), int(marker.split(b"-")[0])))
     return found
@@ -147,6 +148,15 @@ class Chaos:
             self.codes[victim.wait()] += 1
             self.dispatchers.remove(victim)
             hit = owned | self.owned(victim.pid)
+        elif kind == "fork server":
+            servers = fork_servers(self.world.home / "logs")
+            if not servers:
+                return
+            pid = self.rng.choice(servers)
+            hit = set[int]()
+            with suppress(OSError):  # a request that it had heard may be lost with it
+                hit = self.owned(parent(pid))
+                os.kill(pid, signal.SIGKILL)
         else:
             found = processes(self.world)[kind]
             if not found:

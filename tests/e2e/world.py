@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -238,6 +238,33 @@ def marked(needle: str) -> list[int]:
 def script(*rules: dict[str, Any]) -> str:
     """The body of a brief for the built-in worker."""
     return "Do what the script says.\n\n```script\n" + json.dumps(rules) + "\n```\n"
+
+
+def supervisors(logs: Path) -> dict[int, Path]:
+    """Living supervisors of a home, by pid, each with its attempt's folder: who holds the lock of one."""
+    found: dict[int, Path] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if b"supervisor/__main__" in (entry / "cmdline").read_bytes():
+                    held = [Path(os.readlink(link)) for link in (entry / "fd").iterdir()]
+                    found |= {int(entry.name): one.parent for one in held if one.match(f"{logs}/*/*/attempt.lock")}
+    return found
+
+
+def fork_servers(logs: Path) -> list[int]:
+    """The processes that forked them."""
+    found = []
+    for pid in supervisors(logs):
+        with suppress(OSError):
+            above = parent(pid)
+            if b"--fork" in Path(f"/proc/{above}/cmdline").read_bytes():
+                found.append(above)
+    return sorted(set(found))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

@@ -54,8 +54,14 @@ class Attempt:
         return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOKEN": self.token, "F": str(self.folder)}
 
     def launch(self, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        self.process = client.launch(self.folder, {**self.environment, **(environment or {})})
-        return self.process
+        return self.launch_with({**self.environment, **(environment or {})})
+
+    def launch_with(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Under a supervisor that is an interpreter of its own."""
+        launched = client.launch(self.folder, environment)
+        assert isinstance(launched, subprocess.Popen)
+        self.process = launched
+        return launched
 
     def wait(self) -> ExitRecord:
         record = anyio.run(client.wait, self.folder, self.process)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.errors import StoreError
-from dispatcher.supervisor import attempt_files, client, processes, spec
+from dispatcher.supervisor import attempt_files, client, forks, processes, spec
 from dispatcher.task import EndReason, ExitRecord, OutcomeClass
 from tests.supervisor.support import PYTHON, Attempt, same_process, until, walk
 
@@ -93,7 +93,7 @@ print(json.dumps(dict(
 
 def test_the_c_locale_adds_nothing_to_the_workers_environment(attempt: Attempt) -> None:
     attempt.write(("/usr/bin/env",))
-    attempt.process = client.launch(attempt.folder, {"A": "1"})
+    attempt.launch_with({"A": "1"})
     attempt.wait()
     assert sorted(attempt.text().split()) == ["A=1", f"DISPATCHER_ATTEMPT={attempt.marker}"]
 
@@ -150,7 +150,7 @@ def test_a_program_that_replaces_itself_is_tried_again(
     entry = tmp_path / "supervisor" / "__main__.py"
     entry.parent.mkdir()
     entry.write_text(TELLS_OF_FAILED_STARTS.format(root=str(Path(spec.__file__).parents[2])))
-    monkeypatch.setattr(client, "PROGRAM", str(entry))
+    monkeypatch.setattr(forks, "PROGRAM", str(entry))
     program = attempt.folder / "updating"
     attempt.write((str(program), attempt.token))
     attempt.launch()
@@ -202,7 +202,7 @@ def launch_without_groups(monkeypatch: pytest.MonkeyPatch, folder: Path, grouped
         "cgroup.create = lambda marker: None\n"
         "sys.exit(supervise.main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))\n"
     )
-    monkeypatch.setattr(client, "PROGRAM", str(program))
+    monkeypatch.setattr(forks, "PROGRAM", str(program))
     monkeypatch.setattr("dispatcher.supervisor.cgroup.find", lambda marker: None)
 
 
@@ -389,8 +389,7 @@ def test_the_worker_never_inherits_the_lock(attempt: Attempt) -> None:
 
 def test_an_attempt_is_never_run_twice(attempt: Attempt) -> None:
     attempt.run("echo x >> $F/runs")
-    again = client.launch(attempt.folder, attempt.environment)
-    assert again.wait() == 3
+    assert attempt.launch().wait() == 3
     assert attempt.text("runs") == "x\n"
 
 
