@@ -78,13 +78,6 @@ class Group:
                 return False
         return True
 
-    def entrance(self) -> int | None:
-        """An open file: who writes 0 to it is in the group."""
-        try:
-            return os.open(self.path + "/cgroup.procs", os.O_WRONLY)
-        except OSError:
-            return None
-
 
 def _write(path: str, data: bytes) -> None:
     try:

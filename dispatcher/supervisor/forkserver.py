@@ -63,6 +63,7 @@ def serve(descriptor: int) -> None:
     for number in (_signal.SIGINT, _signal.SIGHUP):  # of a terminal; they are meant for the run
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGCHLD, _reap)
+    supervise.prctl(PR_SET_NAME, b"fork server")  # also brings what every supervisor needs for its own name
     cold = True
     while True:
         head, descriptors = receive(connection, LENGTH)

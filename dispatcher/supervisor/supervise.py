@@ -147,15 +147,11 @@ class Supervisor:
 
     def _start(self, lock: int) -> None:
         self._sign(lock, None)
-        entrance = self.group.entrance() if self.group is not None else None
         try:
-            self.pid = self._spawn(entrance)
+            self.pid = self._spawn()
         except SpawnError as error:
             self.stop = _spawn_failure(error, self.spec)
             return
-        finally:
-            if entrance is not None:
-                os.close(entrance)
         if self.held is not None:
             self.held.started()
         process = processes.get(self.pid)
@@ -187,7 +183,7 @@ class Supervisor:
         except OSError as error:  # a full disk: whoever comes after us has to find the tree without it
             self.notes.append(f"who runs this could not be written down: {error.strerror}")
 
-    def _spawn(self, entrance: int | None) -> int:
+    def _spawn(self) -> int:
         """The program may be missing for a moment while it updates itself; it is tried twice."""
         for last in (False, True):
             try:
@@ -198,7 +194,7 @@ class Supervisor:
                     stdin=self.held.path if self.held is not None else self.spec.stdin,
                     stdout=f"{self.folder}/{files.STDOUT}",
                     stderr=f"{self.folder}/{files.STDERR}",
-                    group=entrance,
+                    group=self.group.path if self.group is not None else None,
                 )
             except SpawnError as error:
                 if last or error.stage != "program" or error.errno != errno.ENOENT:
