@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from dispatcher.errors import Refused
 from dispatcher.words import plural
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ PLENTY = 1 << 62
 UNLIMITED = 1 << 60  # version 1 control groups write a number near 2**63 for "no limit"
 GIB = 1024**3
 WORKER_MEMORY = 700 * 1024**2  # opencode 1.18 takes 530-870 MB, and reaches that seconds after its start
+FEWEST_FILES = 64
 PATIENCE = 15 * 60.0  # seconds that a person's run waits for a busy host; cron's next run comes by itself
 
 
@@ -46,6 +48,15 @@ class Load:
         self.memory = memory
         self.disk = disk
         self.disk_path = disk_path
+
+
+def refuse_few_files() -> None:
+    """A run opens files for each of its workers; where it may not, it would break in the middle of something."""
+    import resource
+
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= allowed < FEWEST_FILES:
+        raise Refused(f"a run may open only {plural(allowed, 'file')} here", hint="raise the limit: ulimit -n 1024")
 
 
 def name() -> str:

@@ -138,6 +138,7 @@ def planned(foresight: Foresight, task: Task) -> PlannedTask:
 
 def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
     """Work until nothing can run now. Raises nothing that a task did; its own errors are DispatcherErrors."""
+    host.refuse_few_files()
     lock = locks.RunnerLock(logs)
     owner = lock.acquire()
     locks.clean(logs)
@@ -145,9 +146,9 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
         from dispatcher import approving
 
         approving.collect_all(store, config, time.time())
-    store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
-    look_again(config, store)
     try:
+        store.set_meta(LAST_RUN, f"{time.time():.3f} {options.source}")
+        look_again(config, store)
         stand_in(config, store, logs, owner, options)
         lost, strays = queue.orphans(store), strayed(store)
         busy = host.admission(config.limits, writing(config, logs))

@@ -107,7 +107,7 @@ def call(
     try:
         from git.cmd import safer_popen
     except ImportError as error:  # GitPython looks for git while it is imported
-        raise GitError(f"git cannot be used: {error}", hint=NEEDED) from error
+        raise GitError(f"git cannot be used: {error}", hint=None if shutil.which("git") else NEEDED) from error
     variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     variables |= {**ENVIRONMENT, **(env or {})}
     options = [part for key, value in OPTIONS for part in ("-c", f"{key}={value}")]
@@ -124,7 +124,8 @@ def call(
         with process:
             out, err = process.communicate(stdin or None)
     except (OSError, ValueError) as error:
-        raise GitError(f"git did not start: {error}", hint=NEEDED) from error
+        missing = getattr(error, "filename", None) == "git"
+        raise GitError(f"git did not start: {error}", hint=NEEDED if missing else None) from error
     result = Result(process.returncode, out, err.decode("utf-8", "surrogateescape").removesuffix("\n"))
     if result.code not in ok:
         raise _failed(arguments, result)

@@ -1,4 +1,5 @@
-"""What cannot be settled as usual: a disk that is full, an attempt whose worker never came to be, an error of our own.
+"""What cannot be settled as usual: a disk that is full, a host that gives out nothing more, an attempt whose worker
+never came to be, an error of our own.
 
 No attempt stays open for ever: a task with an open attempt is never claimed again.
 """
@@ -10,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dispatcher.errors import DispatcherError, GitError, StoreError
+from dispatcher.errors import OF_THE_HOST, DispatcherError, GitError, StoreError
 from dispatcher.store import history, queue
 from dispatcher.task import Attempt, OutcomeClass, Status, Task
 
@@ -22,17 +23,19 @@ _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 
 
 def stops_the_run(error: BaseException) -> StoreError | None:
-    """The error that ends a run rather than a task: nothing can be written down any more."""
+    """The error that ends a run rather than a task: nothing can be written down any more, or nothing be started."""
     if isinstance(error, StoreError):
         return error
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(stops_the_run, error.exceptions)), None)
     full = isinstance(error, OSError) and error.errno in _FULL
     full = full or (isinstance(error, GitError) and any(words in error.stderr for words in _FULL_WORDS))
-    if not full and error.__cause__ is not None:
-        return stops_the_run(error.__cause__)
-    hint = "free some space and run again: what is unfinished goes on from its attempt folder"
-    return StoreError(f"the disk is full: {error}", hint=hint) if full else None
+    if full:
+        hint = "free some space and run again: what is unfinished goes on from its attempt folder"
+        return StoreError(f"the disk is full: {error}", hint=hint)
+    if isinstance(error, OSError) and error.errno in OF_THE_HOST:
+        return StoreError(f"nothing more can be started here: {error.strerror}", hint=OF_THE_HOST[error.errno])
+    return None if error.__cause__ is None else stops_the_run(error.__cause__)
 
 
 def never_started(ctx: Context, attempt: Attempt, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import threading
@@ -322,3 +323,16 @@ def test_a_clock_that_jumps_eight_hours(world: World) -> None:
     assert json.loads(row["counters"])["attempts"] == 0
     assert all(attempt["timed_out"] == 0 for attempt in world.attempts(task))
     assert time.time() - row["updated_at"] < 600
+
+
+def test_a_run_that_may_open_few_files_does_not_begin(world: World) -> None:
+    """It would break in the middle of something; the task is left for a run that may."""
+    task = world.add(world.brief("few", script({"steps": WORK})))
+    command = f"ulimit -n 20; exec {shlex.join(world.command('run'))}"
+    ran = subprocess.run(["sh", "-c", command], env=world.environment, cwd=world.root, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "error: a run may open only 20 files here\nhint: raise the limit: ulimit -n 1024\n",
+    )
+    assert world.task(task)["status"] == "queued"
+    assert world.run("run").returncode == 0, world.story(task)
