@@ -15,6 +15,7 @@ import _socket
 import gc
 import os
 import sys
+from importlib import import_module
 
 from dispatcher.supervisor import plain_json, supervise
 
@@ -92,10 +93,13 @@ def serve(descriptor: int) -> None:
 
 
 def _warm() -> None:
-    """After the first fork, when nobody waits: what every supervisor of a real worker needs, loaded once and shared."""
+    """After the first fork, when nobody waits: what supervisors load later, loaded once and shared. So they are also of
+    one version, when the program is upgraded while its run goes on."""
     from dispatcher.supervisor.lean import put_off_inspect
 
     put_off_inspect()
+    for name in ("gate", "held"):
+        import_module(f"dispatcher.supervisor.{name}")
     from dispatcher import harness
     from dispatcher.supervisor.listener import Listener
 
