@@ -85,13 +85,26 @@ class ForkServer:
             try:
                 end = theirs.fileno()
                 words = ("--fork", str(end), str(self.logs))
-                self.process = start_python(words, {}, (end,), subprocess.DEVNULL)
+                self.process = start_python(words, _loader(), (end,), subprocess.DEVNULL)
             except OSError:
                 self._end()
                 raise Unavailable from None
             finally:
                 theirs.close()
+            self._greet(self.connection)
         return self.connection
+
+    def _greet(self, connection: _socket.socket) -> None:
+        """Only a server that is there is asked for anything: what it never heard may be done by others."""
+        from dispatcher.supervisor import forkserver as wire
+
+        try:
+            said = wire.receive(connection, 1)[0]
+        except OSError:
+            said = b""
+        if said != wire.READY:
+            self._end()
+            raise Unavailable
 
     def _end(self) -> None:
         if self.connection is not None:
@@ -101,6 +114,11 @@ class ForkServer:
             self.process.kill()  # it holds nothing; one that is stopped would never see the end of its connection
             self.process.wait()
             self.process = None
+
+
+def _loader() -> dict[str, str]:
+    """What the dynamic loader was told for us holds for the server; nothing else of our environment concerns it."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("LD_", "DYLD_"))}
 
 
 def _pair() -> tuple[_socket.socket, _socket.socket]:

@@ -4,6 +4,7 @@ It belongs to one run, has one thread, and knows of an attempt no more than its 
 its connection) it ends; the supervisors that it forked go on, and whoever wants to know of one has a pidfd or the lock
 of the attempt.
 
+    at first   READY
     request    its length in LENGTH bytes, and with these two descriptors: the attempt's lock, the file for own errors;
                then JSON: `folder`, `environment`
     answer     STARTED, and with it the pidfd of the supervisor; or REFUSED: no process could be made
@@ -27,7 +28,7 @@ else:
     import _signal
 
 LENGTH = 8
-STARTED, REFUSED = b"+", b"-"
+READY, STARTED, REFUSED = b"!", b"+", b"-"
 PR_SET_NAME = 15  # what `ps -o comm` and `top` show, 15 bytes
 INT = 4  # bytes of a descriptor in a message
 
@@ -65,6 +66,7 @@ def serve(descriptor: int) -> None:
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGCHLD, _reap)
     supervise.prctl(PR_SET_NAME, b"fork server")  # also brings what every supervisor needs for its own name
+    send(connection, READY)
     cold = True
     while True:
         head, descriptors = receive(connection, LENGTH)

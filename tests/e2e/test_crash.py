@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.supervisor import spec
-from tests.e2e.world import PROGRAM, World, gate, marked, script, scripted_world, until
+from tests.e2e.world import PROGRAM, World, gate, marked, script, scripted_world, supervisors, until
 
 
 @pytest.fixture
@@ -78,10 +78,8 @@ def test_kill_9_of_the_supervisor_is_lost_and_done_again(world: World) -> None:
     task = world.add(world.brief("lost", body))
     run = world.start("run")
     until(reached.exists, "the worker")
-    folder = world.attempts(task)[0]["folder"]
-    for pid in marked(folder):
-        if b"supervisor/__main__" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
+    [supervisor] = supervisors(world.home / "logs")
+    os.kill(supervisor, signal.SIGKILL)
     assert run.wait(60) == 0, (world.root / "run.out").read_text()
 
     attempts = world.attempts(task)

@@ -12,13 +12,14 @@ import signal
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dispatcher.supervisor import spec
-from tests.e2e.world import World, gate, marked, script, scripted_world, until
+from tests.e2e.world import World, gate, marked, script, scripted_world, supervisors, until
 
 DONE = {"text": "Done."}
 WRITE = {"write": {"path": "a.txt", "content": "a"}}
@@ -342,8 +343,9 @@ def test_108_finished_work_is_settled_and_never_sent_out_again(world: World, rec
         (world.root / "go").write_text("\n")
         until(lambda: spec.read_exit(folder) is not None, "the end of the worker")
     else:
-        for pid in marked(str(folder)):
-            os.kill(pid, signal.SIGKILL)
+        for pid in (*supervisors(world.home / "logs"), *marked(str(folder))):
+            with suppress(ProcessLookupError):  # who was killed takes others along
+                os.kill(pid, signal.SIGKILL)
     assert world.task(task)["status"] == "running"
     world.run("run", check=True)
     assert world.task(task)["status"] == "needs_review", world.story(task)

@@ -152,12 +152,28 @@ def test_a_server_that_is_stopped_is_given_up_and_nothing_runs_twice(
     assert not (second.folder / "ran").exists()
 
 
+def test_a_server_that_cannot_start_is_done_without(
+    server: ForkServer, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real, broken = forks.PROGRAM, tmp_path / "broken.py"
+    broken.write_text(
+        f"import runpy, sys\n'--fork' in sys.argv and sys.exit(1)\nrunpy.run_path({real!r}, run_name='__main__')\n"
+    )
+    monkeypatch.setattr(forks, "PROGRAM", str(broken))
+    attempt.write("exit 4")
+    launched = client.launch(attempt.folder, attempt.environment, server)
+    assert not isinstance(launched, Forked)
+    assert launched is not None
+    assert ended(attempt, launched).exit_code == 4
+
+
 def test_where_no_process_can_be_made_the_attempt_says_so(
     server: ForkServer, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dispatcher.supervisor import forkserver
 
-    monkeypatch.setattr(forkserver, "receive", lambda connection, size: (forkserver.REFUSED, []))
+    said = iter([forkserver.READY, forkserver.REFUSED])
+    monkeypatch.setattr(forkserver, "receive", lambda connection, size: (next(said), []))
     attempt.write("exit 0")
     with pytest.raises(OSError, match="Resource temporarily unavailable"):
         client.launch(attempt.folder, attempt.environment, server)
