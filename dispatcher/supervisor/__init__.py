@@ -8,6 +8,7 @@
     tree.py         find and end a tree    reactions.py  what a signal of the harness leads to (pure)
     processes.py    /proc                  activity.py   does the tree use CPU or write
     cgroup.py       a group per worker     follow.py     output files, read as they grow
+    kernel.py       calls that Python has no function for
     capping.py      output files, capped   plain_json.py JSON without the cost of `json`
     listener.py     signals of the harness -> clocks, facts, reasons
     attempt_files.py   names, locks, durable writes

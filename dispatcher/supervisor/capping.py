@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
+from dispatcher.supervisor import kernel
+
 BLOCK = 65536  # a multiple of every block size in use, so that a hole has no ragged ends
-KEEP_SIZE_PUNCH_HOLE = 0x01 | 0x02
 
 
 class Cap:
@@ -31,7 +32,7 @@ class Cap:
         end = (size - self.tail) // BLOCK * BLOCK
         if end <= self._hole_end:
             return False
-        if self.cut or not _punch(self.path, self._hole_end, end - self._hole_end):
+        if self.cut or not kernel.punch_hole(self.path, self._hole_end, end - self._hole_end):
             return self._cut_short(size)
         self.removed += end - self._hole_end
         self._hole_end = end
@@ -42,18 +43,3 @@ class Cap:
         self.removed += size - self.head
         os.truncate(self.path, self.head)
         return True
-
-
-def _punch(path: str, start: int, length: int) -> bool:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    fallocate = getattr(libc, "fallocate64", None)  # with 64-bit offsets on every machine; not in macOS
-    if fallocate is None:
-        return False
-    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        return int(fallocate(fd, KEEP_SIZE_PUNCH_HOLE, start, length)) == 0
-    finally:
-        os.close(fd)

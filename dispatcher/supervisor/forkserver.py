@@ -18,7 +18,7 @@ import os
 import sys
 from importlib import import_module
 
-from dispatcher.supervisor import plain_json, supervise
+from dispatcher.supervisor import kernel, plain_json, supervise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ else:
 
 LENGTH = 8
 READY, STARTED, REFUSED = b"!", b"+", b"-"
-PR_SET_NAME = 15  # what `ps -o comm` and `top` show, 15 bytes
 INT = 4  # bytes of a descriptor in a message
 
 
@@ -65,7 +64,7 @@ def serve(descriptor: int) -> None:
     for number in (_signal.SIGINT, _signal.SIGHUP):  # of a terminal; they are meant for the run
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGCHLD, _reap)
-    supervise.prctl(PR_SET_NAME, b"fork server")  # also brings what every supervisor needs for its own name
+    kernel.set_name("fork server")  # also brings what every supervisor needs for its own name
     send(connection, READY)
     cold = True
     while True:
@@ -130,14 +129,9 @@ def _become(request: bytes, lock: int, errors: int) -> None:
         asked = plain_json.loads(request.decode())
         os.environ.clear()
         os.environ.update(asked["environment"])
-        _name(asked["folder"])
+        kernel.set_name("attempt " + "/".join(asked["folder"].split("/")[-2:]))
         os._exit(supervise.main(asked["folder"], lock, ()))
     except Exception:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(1)
-
-
-def _name(folder: str) -> None:
-    """`attempt 12/1` in the list of processes."""
-    supervise.prctl(PR_SET_NAME, ("attempt " + "/".join(folder.split("/")[-2:])).encode()[:15])

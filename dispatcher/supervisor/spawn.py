@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from dispatcher.supervisor import kernel
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-SYS_CLONE3 = 435  # the same on every architecture that Python runs on
-CLONE_INTO_CGROUP = 0x200000000
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -93,26 +93,8 @@ def _become(
 
 def _fork(group: str | None) -> tuple[int, bool]:
     """A child, and whether it was born in the group. To move there later costs a grace period of the kernel: 8 ms."""
-    pid = -1 if group is None else _clone_into(group)
+    pid = -1 if group is None else kernel.fork_into(group)
     return (os.fork(), False) if pid < 0 else (pid, True)
-
-
-def _clone_into(group: str) -> int:
-    """fork(2) into a control group (Linux 5.7); -1 where that cannot be. The child may only get ready and exec: Python
-    has not noticed that it was born."""
-    import ctypes
-
-    try:
-        folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return -1
-    try:
-        arguments = (ctypes.c_uint64 * 11)(CLONE_INTO_CGROUP, 0, 0, 0, _signal.SIGCHLD, 0, 0, 0, 0, 0, folder)
-        return int(ctypes.PyDLL(None).syscall(SYS_CLONE3, arguments, ctypes.c_size_t(ctypes.sizeof(arguments))))
-    except AttributeError:
-        return -1
-    finally:
-        os.close(folder)
 
 
 def _enter(group: str | None) -> None:

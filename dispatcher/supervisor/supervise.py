@@ -20,7 +20,7 @@ import select
 import time
 
 from dispatcher.supervisor import attempt_files as files
-from dispatcher.supervisor import cgroup, plain_json, processes
+from dispatcher.supervisor import cgroup, kernel, plain_json, processes
 from dispatcher.supervisor.activity import TOLERANCE, Activity
 from dispatcher.supervisor.capping import Cap
 from dispatcher.supervisor.clocks import Clocks
@@ -50,7 +50,6 @@ HARNESS_START = 1.0 + TOLERANCE  # seconds: what starts sooner after us is the h
 HELD = 5.0  # seconds that a look excuses while a call waits for a person
 PROOF = 120.0  # seconds until a gate must have proved to be active, where no start-up time is set
 AGAIN = 1.0  # seconds until a program that was not there is tried once more: it may be replacing itself
-PR_SET_CHILD_SUBREAPER = 36
 
 
 class Reason:
@@ -506,22 +505,6 @@ def _nothing(_number: int, _frame: object) -> None:
     """The pipe has told it already."""
 
 
-def become_subreaper() -> None:
-    """Orphans of the worker's tree become our children instead of init's (Linux 3.4). Elsewhere they are found by the
-    parent walk while their parents live."""
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def prctl(option: int, value: int | bytes) -> None:
-    """Set a property of this process; nothing where there is no such call."""
-    import ctypes
-
-    try:
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    except AttributeError:  # not Linux
-        return
-
-
 def main(folder: str, lock: int | None, unset: Sequence[str]) -> int:
     """`lock`: the locked attempt.lock that the launcher handed over, or None to take it here.
 
@@ -539,6 +522,6 @@ def main(folder: str, lock: int | None, unset: Sequence[str]) -> int:
     os.set_inheritable(lock, False)
     if os.fstat(lock).st_size:
         return 3
-    become_subreaper()
+    kernel.become_subreaper()
     Supervisor(folder, unset).run(lock)
     return 0

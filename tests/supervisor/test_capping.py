@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.supervisor import capping, transcript
+from dispatcher.supervisor import kernel, transcript
 from dispatcher.supervisor.capping import Cap
 
 MIB = 1024 * 1024
@@ -43,7 +43,7 @@ def test_the_middle_is_punched_out(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_holes_keeps_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capping, "_punch", lambda *_: False)
+    monkeypatch.setattr(kernel, "punch_hole", lambda *_: False)
     path = tmp_path / "stdout"
     cap = Cap(str(path), 2 * MIB)
     size, most = _write(path, cap, 200_000)

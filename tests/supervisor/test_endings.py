@@ -439,7 +439,7 @@ def test_the_supervisor_imports_nothing_heavy() -> None:
     """Each of these costs more than starting the worker. Translators come later, when the worker runs."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(spec.__file__).parents[2])!r})\n"
-        "from dispatcher.supervisor import supervise; supervise.become_subreaper()\n"
+        "from dispatcher.supervisor import kernel, supervise; kernel.become_subreaper()\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.supervisor import cgroup, spawn
+from dispatcher.supervisor import cgroup, kernel, spawn
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def group(tmp_path: Path) -> Iterator[cgroup.Group]:
     assert made.remove(), "somebody is left in the group"
 
 
-@pytest.mark.parametrize("call", [spawn.SYS_CLONE3, 100_000], ids=["born there", "no such system call: moved"])
+@pytest.mark.parametrize("call", [kernel.SYS_CLONE3, 100_000], ids=["born there", "no such system call: moved"])
 def test_the_program_runs_in_its_group(
     group: cgroup.Group, tmp_path: Path, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawn, "SYS_CLONE3", call)
+    monkeypatch.setattr(kernel, "SYS_CLONE3", call)
     out = tmp_path / "out"
     pid = spawn.spawn(
         ["/bin/sh", "-c", "cat /proc/self/cgroup"],
