@@ -104,19 +104,16 @@ _OF_A_FILE = {
     errno.EDQUOT: _SPACE,
     errno.EIO: "check the disk that it is on",
 }
-
-
 OF_THE_HOST = {
     errno.EMFILE: "raise the limit of open files (ulimit -n 1024)",
     errno.ENFILE: "raise the limit of open files of this machine",
-    errno.EAGAIN: "raise the limit of processes (ulimit -u), or end some",
     errno.ENOMEM: "free some memory",
 }
 
 
 def refusal(error: OSError) -> BadInput | None:
     """What the operating system refuses is no fault of ours, wherever it is met; None: it may well be one."""
-    if error.errno in OF_THE_HOST and error.errno != errno.EAGAIN:
+    if error.errno in OF_THE_HOST:
         return BadInput(f"this machine gives out no more: {error.strerror}", hint=OF_THE_HOST[error.errno])
     if not isinstance(error.filename, str) or error.errno not in _OF_A_FILE:
         return None

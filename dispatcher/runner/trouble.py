@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dispatcher.runner.context import Context
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOTHING_MORE = {**OF_THE_HOST, errno.EAGAIN: "raise the limit of processes (ulimit -u), or end some"}
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 
 
@@ -33,8 +34,8 @@ def stops_the_run(error: BaseException) -> StoreError | None:
     if full:
         hint = "free some space and run again: what is unfinished goes on from its attempt folder"
         return StoreError(f"the disk is full: {error}", hint=hint)
-    if isinstance(error, OSError) and error.errno in OF_THE_HOST:
-        return StoreError(f"nothing more can be started here: {error.strerror}", hint=OF_THE_HOST[error.errno])
+    if isinstance(error, OSError) and error.errno in _NOTHING_MORE:
+        return StoreError(f"nothing more can be started here: {error.strerror}", hint=_NOTHING_MORE[error.errno])
     return None if error.__cause__ is None else stops_the_run(error.__cause__)
 
 
