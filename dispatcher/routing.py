@@ -68,6 +68,21 @@ class Plan:
     reason: str
     walked: tuple[str, ...] = ()
 
+    @property
+    def until_lifted(self) -> bool:
+        """Whether no time will help, but a person who lifts a hold."""
+        return self.earliest is None and any(skipped.held for skipped in self.skipped)
+
+    @property
+    def whole_reason(self) -> str:
+        """With what only a person can change, each thing once: `...: a, b: on hold ...; c: ...`."""
+        found: dict[str, list[str]] = {}
+        for skipped in self.skipped:
+            if skipped.needs_person:
+                found.setdefault(skipped.reason, []).append(skipped.name)
+        whole = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in found.items())
+        return f"{self.reason}: {whole}" if found else self.reason
+
 
 def plan(request: Request, roster: Roster, holds: Sequence[Hold], spend: Spend, now: float) -> Plan:
     """Walk the names in order and sort each into choices or skipped."""
@@ -91,16 +106,6 @@ def plan(request: Request, roster: Roster, holds: Sequence[Hold], spend: Spend, 
     choices.sort(key=lambda choice: _rank(choice.candidate, request))
     earliest = min((item.until for item in skipped if item.until is not None), default=None)
     return Plan(tuple(choices), tuple(skipped), earliest, _summary(request, names, choices, earliest), tuple(walked))
-
-
-def stand_in_the_way(plan: Plan) -> str:
-    """`: a, b: on hold ...; c: ...`: what only a person can change, each reason once; empty when there is nothing."""
-    found: dict[str, list[str]] = {}
-    for skipped in plan.skipped:
-        if skipped.needs_person:
-            found.setdefault(skipped.reason, []).append(skipped.name)
-    whole = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in found.items())
-    return f": {whole}" if found else ""
 
 
 def hold_key(scope: HoldScope, candidate: Candidate) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,16 +19,14 @@ from dispatcher import host
 from dispatcher.errors import DispatcherError, NotFound, StoreError
 from dispatcher.record import record
 from dispatcher.store import history, holds, in_hand, locks, queue
-from dispatcher.task import Attempt, Source, Status, Task
+from dispatcher.task import ALARMS, Attempt, Source, Status, Task
 from dispatcher.words import plural
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from dispatcher import routing
     from dispatcher.config import Config
     from dispatcher.runner import Context
-    from dispatcher.runner.foresight import Foresight, Refusal
     from dispatcher.store import Store
 
 STOPPED = 128  # plus the number of the signal that ended workers whose tasks are left, as a shell counts
@@ -39,12 +37,10 @@ STAGGER = 0.5  # seconds between two starts: a CLI's own start keeps a core busy
 FRESH = 10.0  # seconds until a started worker has taken the memory that it needs
 WORTH_A_WORD = 10.0  # seconds of a wait for the host
 LOOK_AGAIN = 10.0  # seconds between two looks for tasks of runs that died meanwhile
-CHECKS_GO_ON = "its work is there, its checks go on"
 MODELS = "models"  # in the store's meta: what stood in models.yaml when a run was started last
 LAST_RUN = "last_run"  # in the store's meta: epoch seconds, a blank, where it was started from
 
 _LEFT = frozenset({Status.QUEUED, Status.WAITING, Status.RUNNING})
-_ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
 
 
 def _nobody(text: str) -> None:
@@ -82,58 +78,9 @@ class Summary:
     def exit_code(self) -> int:
         if self.stopped_by is not None and any(task.status in _LEFT for task in self.moved):
             return STOPPED + self.stopped_by
-        if any(task.status in _ALARMS or task.until_lifted for task in self.moved):
+        if any(task.status in ALARMS or task.until_lifted for task in self.moved):
             return NEEDS_PERSON
         return ALL_HELD if self.waiting_until is not None or self.held or self.refused else 0
-
-
-@record
-class PlannedTask:
-    task: Task
-    plan: routing.Plan
-    refusals: tuple[Refusal, ...] = ()  # of the first candidates of the plan
-
-    @property
-    def choices(self) -> tuple[routing.Choice, ...]:
-        """The candidates that a run would start, in their order."""
-        return () if any(one.stops for one in self.refusals) else self.plan.choices[len(self.refusals) :]
-
-
-def plan(
-    config: Config, store: Store, logs: Path, now: float, environ: Mapping[str, str], options: Options | None = None
-) -> list[PlannedTask]:
-    """What `run` would do with each task that may be claimed, and why. Starts nothing."""
-    from dispatcher.runner import Context
-    from dispatcher.runner.foresight import Foresight
-
-    foresight = Foresight(Context(config, store, logs, "", environ, lambda: now))
-    options = options or Options()
-    wanted = queue.tasks(store, status=(Status.QUEUED, Status.WAITING))
-    return [
-        planned(foresight, task)
-        for task in wanted
-        if options.task_id in (None, task.id) and options.batch in (None, task.batch)
-    ]
-
-
-def planned(foresight: Foresight, task: Task) -> PlannedTask:
-    from dispatcher import routing
-    from dispatcher.runner import walk
-    from dispatcher.runner.settings import settings_for
-    from dispatcher.runner.settle import describe
-
-    ctx = foresight.ctx
-    if task.next.settle is not None:
-        return PlannedTask(task, routing.Plan((), (), None, CHECKS_GO_ON))
-    try:
-        settings = settings_for(ctx.config, task)
-    except DispatcherError as wrong:
-        return PlannedTask(task, routing.Plan((), (), None, f"needs a person: {describe(wrong)}"))
-    spent = walk.over_budget(ctx, task, settings)
-    if spent is not None:
-        return PlannedTask(task, routing.Plan((), (), None, f"needs a person: {spent}"))
-    found = walk.route(ctx, task, settings)
-    return PlannedTask(task, found, foresight.refusals(task, settings, found.choices))
 
 
 def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
@@ -165,8 +112,10 @@ def run(config: Config, store: Store, logs: Path, options: Options) -> Summary:
 
 def look_again(config: Config, store: Store) -> None:
     """Tasks that wait until a person lifts a hold may have another candidate since models.yaml was changed."""
+    from dispatcher.config import regular
+
     try:
-        written = f"{crc32(config.file.read_bytes()):08x}"
+        written = f"{crc32(regular.read(config.file)):08x}"
     except OSError:
         return  # what was read is good for this run; the next one looks again
     if store.get_meta(MODELS) != written:
@@ -224,7 +173,7 @@ def work(
     import anyio
 
     from dispatcher.runner import Context
-    from dispatcher.supervisor.supervise import become_subreaper
+    from dispatcher.supervisor.kernel import become_subreaper
 
     become_subreaper()
     ctx = Context(config, store, logs, owner, dict(os.environ), time.time, options.source)

@@ -32,6 +32,7 @@ class Status(StrEnum):
     FAILED = "failed"  # our own error only
 
 
+ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})  # a person is called
 TERMINAL = frozenset({Status.ACCEPTED, Status.REJECTED, Status.CANCELLED, Status.EXPIRED, Status.FAILED})
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from dispatcher import environment, notify, redact
 from dispatcher.store import batches, queue
-from dispatcher.task import Status, Task
+from dispatcher.task import ALARMS, Task
 
 if TYPE_CHECKING:
     from dispatcher.config import Config
     from dispatcher.store import Store
     from dispatcher.store.approvals import Approval
 
-ALARMS = frozenset({Status.FAILED, Status.NEEDS_HUMAN, Status.AWAITING_APPROVAL})
 HELD = "held"  # no candidate is left until a person lifts a hold: told once a run, however many tasks wait for it
 BATCH_END = "batch_end"
 

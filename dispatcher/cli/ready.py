@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from dispatcher import host, routing, scheduler
+from dispatcher import host, scheduler
 from dispatcher.cli import home
 from dispatcher.cli.render import Column, clean, form, note, table
 from dispatcher.cli.wording import busy, until
@@ -16,6 +16,7 @@ from dispatcher.task import Status
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dispatcher.runner.foresight import PlannedTask
     from dispatcher.store import Store
     from dispatcher.task import Task
 
@@ -31,12 +32,13 @@ COLUMNS = (
 
 def show_ready(explicit: Path | None, *, as_json: bool, as_csv: bool) -> None:
     from dispatcher.config import logs_dir
+    from dispatcher.runner import foresight
 
     config = home.configured(explicit)
     now, logs = time.time(), logs_dir(config.home)
     against = host.admission(config.limits, scheduler.writing(config, logs))
     with home.existing(explicit, reading=True) as store:
-        rows = [_row(store, planned, now) for planned in scheduler.plan(config, store, logs, now, os.environ)]
+        rows = [_row(store, planned, now) for planned in foresight.plan(config, store, logs, now, os.environ)]
     _hold_back(rows, against)
     rows.sort(key=lambda row: row["state"] != "ready")  # stable: by number within
     table(rows, COLUMNS, form=form(as_json=as_json, as_csv=as_csv), empty="nothing is queued")
@@ -66,7 +68,7 @@ def _sentence(store: Store, blocker: queue.Blocker) -> str:
     return f"task {needed.id}, which it comes after, is {needed.status}: {needed.status_reason}"
 
 
-def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, Any]:
+def _row(store: Store, planned: PlannedTask, now: float) -> dict[str, Any]:
     task, plan = planned.task, planned.plan
     blocked = waits_for(store, task.id)
     if blocked:
@@ -76,8 +78,7 @@ def _row(store: Store, planned: scheduler.PlannedTask, now: float) -> dict[str, 
     elif task.next.settle is not None:
         return _line(store, task, "ready", plan.reason, None)
     elif not plan.choices and plan.earliest is None and not plan.walked:
-        state = "waiting" if any(skipped.held for skipped in plan.skipped) else "refused"
-        why = f"{plan.reason}{routing.stand_in_the_way(plan)}"
+        state, why = "waiting" if plan.until_lifted else "refused", plan.whole_reason
     elif not plan.choices:
         when = f", {until(plan.earliest, now)}" if plan.earliest is not None else ""
         state, why = "waiting", plan.reason + when

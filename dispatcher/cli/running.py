@@ -12,6 +12,7 @@ from dispatcher.cli.render import clean, json_out, note, out
 from dispatcher.cli.wording import busy, clock, delivered, duration, money, tokens, until
 from dispatcher.errors import BadInput
 from dispatcher.store import glance, queue
+from dispatcher.task import ALARMS
 from dispatcher.words import of, plural
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dispatcher.config import Config
+    from dispatcher.runner.foresight import PlannedTask
     from dispatcher.store import Store
     from dispatcher.task import Attempt, Task
 
@@ -54,8 +56,7 @@ def run_queue(
         if task_id is not None:
             queue.get(store, task_id)  # a wrong number is an error, not an empty queue
         if dry_run:
-            asked = scheduler.Options(task_id=task_id)  # `batch` only names what --add queues
-            _plan(config, store, logs_dir(config.home), asked, as_json=as_json)
+            _plan(config, store, logs_dir(config.home), task_id, as_json=as_json)
             return 0 if all_read else _WRONG_INPUT
         options = scheduler.Options(
             jobs=jobs,
@@ -157,7 +158,7 @@ def _batch(found: dict[str, Any]) -> None:
             f"{duration(row['seconds'])} of work, {tokens(row['tokens'])} tokens{spent}"
         )
     for task in found["tasks"]:
-        if task["status"] in ("needs_human", "awaiting_approval", "failed"):
+        if task["status"] in ALARMS:
             out(f"  needs a person: task {task['id']} {clean(task['title'])}  ({clean(task['reason'])})")
 
 
@@ -165,12 +166,13 @@ def _moved(task: Task) -> dict[str, Any]:
     return {"id": task.id, "title": task.title, "status": str(task.status), "reason": task.status_reason}
 
 
-def _plan(config: Config, store: Store, logs: Path, asked: scheduler.Options, *, as_json: bool) -> None:
+def _plan(config: Config, store: Store, logs: Path, task_id: int | None, *, as_json: bool) -> None:
     from dispatcher import host
     from dispatcher.cli.ready import waits_for
+    from dispatcher.runner import foresight
 
     now = time.time()
-    planned = scheduler.plan(config, store, logs, now, os.environ, asked)
+    planned = foresight.plan(config, store, logs, now, os.environ, task_id)
     against = host.admission(config.limits, scheduler.writing(config, logs))
     if against and planned:
         note(busy(clean(against)))
@@ -198,7 +200,7 @@ def _plan(config: Config, store: Store, logs: Path, asked: scheduler.Options, *,
     return None
 
 
-def _planned(item: scheduler.PlannedTask) -> dict[str, Any]:
+def _planned(item: PlannedTask) -> dict[str, Any]:
     task, plan = item.task, item.plan
     return {
         "id": task.id,

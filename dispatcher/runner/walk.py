@@ -230,8 +230,8 @@ def rest(ctx: Context, task: Task, plan: routing.Plan, max_wait: float) -> Task:
     task when neither can help. Who has waited for too long has lost its point."""
     reason, not_before, status = plan.reason, plan.earliest, Status.WAITING
     if plan.earliest is None:
-        reason = f"{plan.reason}{routing.stand_in_the_way(plan)}"
-        if not any(skipped.held for skipped in plan.skipped):
+        reason = plan.whole_reason
+        if not plan.until_lifted:
             return ask_person(ctx, task, reason)
     since = queue.waits_since(ctx.store, task.id)
     if since is not None and ctx.clock() - since > max_wait:
