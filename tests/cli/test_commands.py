@@ -781,7 +781,7 @@ def test_init_says_whose_money_each_level_spends(
 
 
 def test_doctor_finds_what_would_go_wrong(
-    home: Path, repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    home: Path, repository: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = repository / ".opencode" / "plugin" / "evil.js"
     plugin.parent.mkdir(parents=True)
@@ -797,7 +797,7 @@ def test_doctor_finds_what_would_go_wrong(
     assert ".opencode/plugin/evil.js, opencode.json" in code["text"]
     assert any("scripted 1.18" in row["text"] and row["state"] == "ok" for row in rows)
     assert said.code == 0
-    monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent/elsewhere")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     untrusted = run("doctor", "--repo", str(repository))
     assert untrusted.code == 1
     assert "not trusted on this machine" in untrusted.out
